@@ -14,13 +14,13 @@ from itertools import permutations
 from statistics import median
 
 from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, MIB, PEER, SCHEMA, TO_GPU, TO_HOST
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule, unread, within
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.nvlink.p2p import blame
 from b200kit.node.lib import timestamp
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 Results = dict[str, list[View]]
 """Results by test."""
@@ -29,79 +29,74 @@ NOT_ASKED = "bandwidth is not asked for (inventory: bandwidth off)"
 SMALL, LARGE = 256 * MIB, 8192 * MIB
 
 
-def document(state: StateView) -> View | Unmeasured:
+def document(state: StateView) -> View:
     """The document that the last measurement left on the node."""
     note = state.at("notes", "bandwidth")
-    if note.raw() is None:
-        return Unmeasured("nothing was measured on this node yet")
-    schema = note.text("schema")
-    if schema != SCHEMA:
-        return schema if isinstance(schema, Unmeasured) else Unmeasured(f"it is of schema {schema}")
+    if note.is_null():
+        raise Unread(note.path, "nothing was measured on this node yet")
+    if (schema := note.text("schema")) != SCHEMA:
+        raise Unread(note.path, f"it is of schema {schema}")
     return note
 
 
-def of_earlier_boot(expect: Expectation, note: View, state: StateView) -> bool | Unmeasured:
-    """Whether a document that holds is of an earlier boot; why not, when it does not hold."""
-    gpus = [gpu.text("uuid") for gpu in state.gpus() or []]
-    same = (
+def of_earlier_boot(expect: Expectation, note: View, state: StateView) -> bool:
+    """Whether a document is of an earlier boot; raises Unread when it does not hold."""
+    gpus = [gpu.reading("uuid") for gpu in state.known_gpus]
+    for name, then, here in (
         ("another driver", note.text("driver_version"), state.text("nvml", "driver_version")),
-        ("boot", note.text("boot_id"), state.text("host", "boot_id")),
         ("other GPUs", note.get(list, "gpu_uuids"), gpus),
-    )
-    for name, then, here in same:
-        for value in (then, here):
-            if isinstance(value, Unmeasured):
-                return value
-        if then != here and name != "boot":
-            return Unmeasured(f"it was measured with {name}")
-    earlier = same[1][1] != same[1][2]
-    old = too_old(expect, note, state) if earlier else None
-    return earlier if old is None else old
+    ):
+        if then != here:
+            raise Unread(note.path, f"it was measured with {name}")
+    if note.text("boot_id") == state.text("host", "boot_id"):
+        return False
+    require_young(expect, note, state)
+    return True
 
 
-def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | None:
-    """Why a result of an earlier boot does not hold any more, or None."""
+def require_young(expect: Expectation, note: View, state: StateView) -> None:
+    """Raise Unread when a result of an earlier boot does not hold any more."""
     limit = expect.hardware("bandwidth.max_age_days")
     try:
-        taken, observed = (timestamp.parse(view.text("taken_at")) for view in (note, state))
+        taken, observed = (timestamp.parse(view.reading("taken_at")) for view in (note, state))
         days = (observed - taken).total_seconds() / 86400
     except ValueError:
-        return Unmeasured("the age of a measurement of an earlier boot is unknown")
+        why = "the age of a measurement of an earlier boot is unknown"
+        raise Unread(note.path, why) from None
     # A clock that was set since, back by less than a day, makes no measurement of it a lie.
-    if -1 <= days <= limit.value:
-        return None
-    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}")
+    if not -1 <= days <= limit.value:
+        why = f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}"
+        raise Unread(note.path, why)
 
 
-def speed(result: View) -> float | Unmeasured:
-    """GB/s of a result; a value that is no bandwidth is not measured."""
-    value = result.get(float, "value")
-    if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
-        return Unmeasured(f"{value} is no bandwidth")
-    return value
+def speed(result: View) -> float | None:
+    """GB/s of a result; None where it has no bandwidth, which is then missed."""
+    value = result.known(float, "value")
+    return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
 def by_gpus(results: list[View]) -> dict[tuple[int, ...], float]:
     """Measured speeds by the GPUs they are of."""
     found = {}
     for result in results:
-        gpus, value = result.get(list, "gpus"), speed(result)
-        if isinstance(gpus, list) and isinstance(value, float):
+        gpus, value = result.known(list, "gpus"), speed(result)
+        if gpus is not None and value is not None:
             found[tuple(gpu for gpu in gpus if type(gpu) is int)] = value
     return found
 
 
 def corrupt(what: str, results: Results) -> Iterator[Finding]:
     """Findings about the data itself: wrong, or not verified."""
-    for result in (each for found in results.values() for each in found):
-        wrong = result.number("wrong")
-        where = f"{result.text('test') or 'a test'} of {result.text('subject') or '?'}"
-        none = rule("0 wrong values", "data that arrive must be the data that were sent")
-        if isinstance(wrong, Unmeasured):
-            yield unread(f"{what}: whether the data of {where} were right", wrong)
-        elif wrong != 0:
+    none = rule("0 wrong values", "data that arrive must be the data that were sent")
+
+    def of_one(result: View) -> Iterator[Finding]:
+        if wrong := result.number("wrong"):
+            where = f"{result.text('test')} of {result.known(str, 'subject') or '?'}"
             summary = f"{what}: wrong data in {where}"
             yield failed(summary, f"{wrong} or more wrong values", none, Action.RESET_GPU)
+
+    for result in (each for found in results.values() for each in found):
+        yield from within("", "", of_one(result))
 
 
 def between_gpus(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
@@ -111,8 +106,8 @@ def between_gpus(expect: Expectation, gpus: list[GpuView], results: Results) -> 
     unknown = [pair for pair in pairs if pair not in speeds]
     bad = {pair: speeds[pair] for pair in pairs if speeds.get(pair, floor.value) < floor.value}
     if unknown or not pairs:
-        missing = Unmeasured("nvbandwidth gave no value")
-        yield unread(f"bandwidth of {len(unknown)} of {len(pairs)} pairs of GPUs", missing)
+        what = f"bandwidth of {len(unknown)} of {len(pairs)} pairs of GPUs"
+        yield unread(Unread(what, "nvbandwidth gave no value"))
     if len(gpus) > 2 and len(bad) == len(pairs):
         summary = f"all {len(pairs)} pairs of GPUs are slow: {spread(list(bad.values()))}"
         yield failed(summary, spread(list(bad.values())), floor, Action.REBOOT)
@@ -136,7 +131,7 @@ def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
         speeds = by_gpus(results[test])
         bad = {gpu: v for gpu in range(len(gpus)) if (v := speeds.get((gpu,), 0)) < floor.value}
         if any((gpu,) not in speeds for gpu in range(len(gpus))):
-            yield unread(f"bandwidth {way}", Unmeasured("nvbandwidth gave no value for a GPU"))
+            yield unread(Unread(f"bandwidth {way}", "nvbandwidth gave no value for a GPU"))
         elif len(gpus) > 1 and len(bad) == len(gpus):
             text = spread(list(bad.values()))
             yield failed(f"copies {way} are slow on every GPU: {text}", text, floor, Action.REBOOT)
@@ -157,8 +152,7 @@ def of_memory(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
     speeds = by_gpus(results[LOCAL])
     values = [speeds[(gpu,)] for gpu in range(len(gpus)) if (gpu,) in speeds]
     if len(values) < len(gpus) or not values:
-        yield unread("memory bandwidth", Unmeasured("nvbandwidth gave no value for a GPU"))
-        return
+        raise Unread("memory bandwidth", "nvbandwidth gave no value for a GPU")
     usual = median(values)
     for gpu, value in zip(gpus, values, strict=True):
         if value * 100 < usual * share.value or not value:
@@ -175,18 +169,18 @@ def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> It
     """Bus bandwidth of NCCL over all GPUs, at a middling and at a large message."""
     names = ("all_reduce_256m_floor", "all_reduce_8g_floor", "all_reduce_8g_usual")
     small, large, usual = (expect.hardware(f"bandwidth.{name}") for name in names)
-    rows = [(r.number("bytes"), r.get(list, "gpus"), speed(r)) for r in results[ALL_REDUCE]]
-    known = [(b, v) for b, g, v in rows if isinstance(b, int) and g and isinstance(v, float)]
-    if any(isinstance(g, list) and len(g) != len(gpus) for _, g, _ in rows):
-        few = Unmeasured(f"it did not run on all {len(gpus)} GPUs")
-        yield unread("bandwidth of the all-reduce", few)
+    rows = [(r.known(int, "bytes"), r.known(list, "gpus"), speed(r)) for r in results[ALL_REDUCE]]
+    known = [(b, v) for b, g, v in rows if b is not None and g and v is not None]
+    if any(g is not None and len(g) != len(gpus) for _, g, _ in rows):
+        few = f"it did not run on all {len(gpus)} GPUs"
+        yield unread(Unread("bandwidth of the all-reduce", few))
     for text, floor, values in (
         ("256 MiB", small, [value for size, value in known if size == SMALL]),
         ("8 GiB", large, [value for size, value in known if size >= LARGE]),
     ):
         if not values:
-            gave = Unmeasured("all_reduce_perf gave no value")
-            yield unread(f"bandwidth of an all-reduce of {text}", gave)
+            what = f"bandwidth of an all-reduce of {text}"
+            yield unread(Unread(what, "all_reduce_perf gave no value"))
         elif max(values) < floor.value:
             summary = f"the all-reduce of {text} is slow: {spread([max(values)])}"
             yield failed(summary, spread([max(values)]), floor, Action.REBOOT)
@@ -217,36 +211,29 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
             yield passed(NOT_ASKED)
             return
         note = document(state)
-        if isinstance(note, Unmeasured):
-            yield unread(what, note)
-            return
-        missing = note.text("missing", tool)
-        if isinstance(missing, str) and mode == "when-installed":
+        missing = note.known(str, "missing", tool)
+        if missing is not None and mode == "when-installed":
             # However old: a tool that was not there proves as little today as it did then.
             text = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
             yield eyes(text, missing, allowed)
             return
         earlier = of_earlier_boot(expect, note, state)
-        if isinstance(missing, str) or isinstance(earlier, Unmeasured):
-            absent = Unmeasured(f"{tool} is {missing}")
-            yield unread(what, earlier if isinstance(earlier, Unmeasured) else absent)
-            return
+        if missing is not None:
+            raise Unread(what, f"{tool} is {missing}")
         yield from judged(expect, state, note, earlier)
 
     def judged(e: Expectation, s: StateView, note: View, earlier: bool) -> Iterator[Finding]:
         results: Results = {
-            test: [r for r in note.items("results") or [] if r.text("test") == test]
-            for test in tests
+            test: [r for r in note.items("results") if r.reading("test") == test] for test in tests
         }
-        broken = [note.text("failed", test) for test in tests]
-        reasons = [reason for reason in broken if isinstance(reason, str)]
-        found = [unread(what, Unmeasured(reason)) for reason in reasons]
+        broken = [note.known(str, "failed", test) for test in tests]
+        found = [unread(Unread(what, reason)) for reason in broken if reason is not None]
         found += corrupt(what, results)
         if not any(finding.blocks for finding in found):
-            found += judge_results(e, s.gpus() or [], results)
+            found += within("", "", judge_results(e, s.gpus, results))
         yield from found
         if not found:
-            taken = f"{what} is as expected, measured {note.text('taken_at')}"
+            taken = f"{what} is as expected, measured {note.reading('taken_at')}"
             old = eyes(f"{taken} in an earlier boot", "", rule("of this boot", "measure again"))
             yield old if earlier else passed(taken)
 

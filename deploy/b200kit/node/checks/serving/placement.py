@@ -9,20 +9,19 @@ and only where the expectation names them: before anything serves there is nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule, unread, within
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.serving.units import which_run
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import numa_policy
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import Missing, StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, Unread, View
 
 NOT_ASKED = "no placement of replicas is asked for"
 _MAP = "the layout, made from this node's own NUMA map"
 _NONE_TOLD = "no process of it shows CUDA_VISIBLE_DEVICES in its environment"
-_RUNNING = ("active", "reloading")
 ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
 
@@ -33,13 +32,13 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         allowed = _numbers(desired, "cpus")
         requested = rule(f"CPUs {desired.text('cpus')}", _MAP)
-        outside = {}
-        for process in processes:
+
+        def elsewhere(process: View) -> str | None:
             observed = _read(process, "cpus")
-            if isinstance(observed, Unmeasured):
-                yield _unread(unit, process, "its CPUs", observed)
-            elif not observed or not observed <= allowed:
-                outside[_told(process)] = cpulist.format(observed)
+            return None if observed and observed <= allowed else cpulist.format(observed)
+
+        outside, unknown = _outside(unit, processes, elsewhere)
+        yield from unknown
         if outside:
             message = _some(outside, "may run on CPUs")
             summary = f"{unit}: {message}, not only on {desired.text('cpus')}"
@@ -58,17 +57,17 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
             desired.text(key) == word
             for key, word in (("policy", numa_policy.BIND), ("by", numa_policy.ENGINE))
         )
-        outside, alone = {}, set()
-        for process in processes:
+        alone: set[int] = set()
+
+        def elsewhere(process: View) -> str | None:
             if not bound and _no_choice(process, nodes):
-                continue
+                return None
             observed = _memory(process, nodes, allowed_counts=bound and not by_engine)
-            if isinstance(observed, Unmeasured):
-                yield _unread(unit, process, "its memory policy", observed)
-                continue
-            alone |= observed if len(observed) == 1 else set()
-            if not observed <= nodes:
-                outside[_told(process)] = cpulist.format(observed)
+            alone.update(observed if len(observed) == 1 else ())
+            return None if observed <= nodes else cpulist.format(observed)
+
+        outside, unknown = _outside(unit, processes, elsewhere)
+        yield from unknown
         if outside:
             message = _some(outside, "takes memory from node")
             summary = f"{unit}: {message}, not only from {desired.text('nodes')}"
@@ -88,27 +87,28 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every replica that runs was started with the GPUs that the layout gives it, and no others."""
 
     def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
-        named = desired.get(list, "gpus")
-        if isinstance(named, Missing):
+        if desired.is_missing("gpus"):
             return  # an older document
-        if isinstance(named, Unmeasured) or not named or not all(isinstance(g, str) for g in named):
-            raise Unexpected(f"{desired.path}.gpus: it must be a list of UUIDs")
+        named = desired.get(list, "gpus")
+        if not named or not all(isinstance(gpu, str) for gpu in named):
+            raise Unexpected(f"{desired.path}.gpus", "it must be a list of UUIDs")
         requested = rule(", ".join(named), "the layout, made from this node's own GPUs")
         given: set[str] = set()
-        outside = {}
-        for process in processes:
-            observed = process.get(list, "gpus")
-            if isinstance(observed, Unmeasured):
-                yield _unread(unit, process, "its GPUs", observed)
-                return
-            given |= {str(gpu) for gpu in observed}
-            if foreign := sorted({str(gpu) for gpu in observed} - {*named}):
-                outside[_told(process)] = ", ".join(foreign)
+
+        def elsewhere(process: View) -> str | None:
+            observed = {str(gpu) for gpu in process.get(list, "gpus")}
+            given.update(observed)
+            return ", ".join(sorted(observed - {*named})) or None
+
+        outside, unknown = _outside(unit, processes, elsewhere)
+        yield from unknown
         if outside:
             summary = f"{unit}: {_some(outside, 'was started with')}, which the layout gives others"
             yield _failed(unit, summary, outside, requested)
+        elif unknown:
+            return  # it may have the others
         elif not given:
-            yield replace(unread(f"the GPUs of {unit}", Unmeasured(_NONE_TOLD)), subject=unit)
+            raise Unread("its GPUs", _NONE_TOLD)
         elif missing := [gpu for gpu in named if gpu not in given]:
             summary = f"{unit}: it was started without {', '.join(missing)}"
             yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, requested)
@@ -122,72 +122,75 @@ def _each(
     expect: Expectation, state: StateView, check_replica: ReplicaCheck, all_well: str
 ) -> Iterator[Finding]:
     """What `check_replica` finds on every unit that runs, or that all is well."""
-    requested = expect.requested("placement", dict)
-    if requested is None:
+    if expect.requested(dict, "placement") is None:
         yield passed(NOT_ASKED)
         return
-    found: list[Finding] = []
-    judged = 0
-    for unit in sorted(requested):
-        active = state.text("units", unit, "active")
-        if isinstance(active, Unmeasured):
-            found.append(replace(unread(f"whether {unit} runs", active), subject=unit))
-        elif active in _RUNNING:
-            judged += 1
-            found += _judged(unit, expect.at("placement", unit), state, check_replica)
-    yield from found or [passed(all_well if judged else "no replica runs that could be judged")]
+    running, found = which_run(sorted(expect.names("placement")), state)
+    for unit in running:
+        judged = _judged(unit, expect.at("placement", unit), state, check_replica)
+        found += within(unit, "", judged)
+    yield from found or [passed(all_well if running else "no replica runs that could be judged")]
 
 
 def _judged(
     unit: str, desired: View, state: StateView, check_replica: ReplicaCheck
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Findings of one unit; a unit that runs and shows no process was not measured."""
-    processes = state.items("processes")
-    if isinstance(processes, Unmeasured):
-        return [replace(unread(f"the processes of {unit}", processes), subject=unit)]
-    own = [process for process in processes if process.at("unit").raw() == unit]
+    own = [process for process in state.items("processes") if process.reading("unit") == unit]
     if not own:
-        none = Unmeasured("it runs, and no process of it was seen")
-        return [replace(unread(f"the processes of {unit}", none), subject=unit)]
-    return list(check_replica(unit, desired, own))
+        raise Unread("its processes", "it runs, and no process of it was seen")
+    yield from check_replica(unit, desired, own)
+
+
+def _outside(
+    unit: str, processes: list[View], elsewhere: Callable[[View], str | None]
+) -> tuple[dict[str, str], list[Finding]]:
+    """The processes that are elsewhere, with where, and a finding of each that was not read."""
+    outside: dict[str, str] = {}
+    unknown = []
+    for process in processes:
+        try:
+            where = elsewhere(process)
+        except Unread as error:
+            unknown.append(unread(error, unit, _told(process)))
+        else:
+            outside |= {} if where is None else {_told(process): where}
+    return outside, unknown
 
 
 def _numbers(desired: View, key: str) -> set[int]:
     """The CPUs or nodes that the expectation names; it raises Unexpected for anything else."""
-    text = desired.text(key)
     try:
-        numbers = {*cpulist.parse(text)} if isinstance(text, str) else set()
+        numbers = {*cpulist.parse(desired.text(key))}
     except ValueError:
         numbers = set()
     if not numbers:
-        raise Unexpected(f"{desired.path}.{key}: it must be a list such as 0-3,8")
+        raise Unexpected(f"{desired.path}.{key}", "it must be a list such as 0-3,8")
     return numbers
 
 
-def _read(process: View, key: str) -> set[int] | Unmeasured:
+def _read(process: View, key: str) -> set[int]:
     """The CPUs or nodes of a reading."""
     text = process.text(key)
-    if isinstance(text, Unmeasured):
-        return text
     try:
         return {*cpulist.parse(text)}
     except ValueError as error:
-        return Unmeasured(f"{process.path}.{key}: {error}")
+        where = f"{process.path}.{key}"
+        raise Unread(where, f"{where}: {error}") from None
 
 
-def _memory(process: View, nodes: set[int], allowed_counts: bool) -> set[int] | Unmeasured:
+def _memory(process: View, nodes: set[int], allowed_counts: bool) -> set[int]:
     """The nodes a process is bound to, none where it is not bound.
 
     With *allowed_counts* one that is not bound takes from every node it is allowed: a container is
     kept on its nodes by that and by no policy.
     """
-    bound = _read(process, "numa_maps_bound")
-    if bound or not allowed_counts:
-        return bound
-    allowed = _read(process, "mems")
-    if isinstance(allowed, Unmeasured) or allowed <= nodes:
-        return allowed
-    return bound if isinstance(bound, Unmeasured) else allowed
+    bound = process.known(str, "numa_maps_bound")
+    if allowed_counts and not bound:
+        allowed = _read(process, "mems")
+        if bound == "" or allowed <= nodes:
+            return allowed
+    return _read(process, "numa_maps_bound")
 
 
 def _no_choice(process: View, nodes: set[int]) -> bool:
@@ -195,14 +198,17 @@ def _no_choice(process: View, nodes: set[int]) -> bool:
 
     None of them: a map that is only shown, as on a lab's simulated node.
     """
-    allowed = _read(process, "mems")
-    return not isinstance(allowed, Unmeasured) and (allowed <= nodes or not allowed & nodes)
+    try:
+        allowed = _read(process, "mems")
+    except Unread:
+        return False
+    return allowed <= nodes or not allowed & nodes
 
 
 def _told(process: View) -> str:
     """A process as findings name it."""
-    name, pid = process.text("comm"), process.number("pid")
-    return f"{name or 'a process'} (pid {'unknown' if isinstance(pid, Unmeasured) else pid})"
+    name, pid = process.known(str, "comm"), process.known(int, "pid")
+    return f"{name or 'a process'} (pid {'unknown' if pid is None else pid})"
 
 
 def _some(outside: dict[str, str], verb: str) -> str:
@@ -212,11 +218,6 @@ def _some(outside: dict[str, str], verb: str) -> str:
     return f"{name} {verb} {where}" + (f" (and {more} more)" if more else "")
 
 
-def _unread(unit: str, process: View, what: str, reason: Unmeasured) -> Finding:
-    finding = unread(f"{unit}: {_told(process)}: {what}", reason)
-    return replace(finding, subject=unit, part=_told(process))
-
-
 def _failed(unit: str, summary: str, outside: dict[str, str], requested: Expected) -> Finding:
     read = "; ".join(f"{name}: {where}" for name, where in outside.items())
-    return replace(failed(summary, read, requested, Action.RESTART_SERVICE), subject=unit)
+    return failed(summary, read, requested, Action.RESTART_SERVICE, subject=unit)

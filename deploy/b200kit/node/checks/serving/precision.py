@@ -13,7 +13,7 @@ from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, View
 
 UNITS = {"kl_nats": "nats of KL divergence", "flips": "of tokens are others"}
 REMEDY = (
@@ -27,14 +27,11 @@ _SOURCE = "b200kit/catalog/quality.yaml"
 def validated(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """What is served in fewer bits was compared with the original, and lies within the limits."""
     del state
-    requested = expect.requested("precision", dict)
-    if requested is None:
+    if expect.requested(dict, "precision") is None:
         yield passed("no model is asked for")
         return
-    asked = View(requested, "precision")
+    asked = expect.at("precision")
     lowered, model = asked.get(list, "lowered"), asked.text("model")
-    if isinstance(lowered, Unmeasured) or isinstance(model, Unmeasured):
-        raise Unexpected("precision: model and lowered must be given")
     expected = rule("compared with the original", _SOURCE)
     if not lowered:
         yield passed(f"{model} is served as it was published", expected)
@@ -43,8 +40,8 @@ def validated(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def _judged(what: str, asked: View, expected: Expected) -> Finding:
-    doubt = asked.text("doubt")
-    if not isinstance(doubt, Unmeasured):
+    doubt = asked.known(str, "doubt")
+    if doubt is not None:
         return _unmeasured(f"{what}: not validated here: {doubt}", doubt, expected)
     figures = {name: _figure(asked, name) for name in UNITS}
     words = ", ".join(_words(name, *figure) for name, figure in figures.items())
@@ -71,11 +68,9 @@ def _figure(asked: View, name: str) -> tuple[float, float, float, float]:
     """Least, found and most of a figure, and its limit. Raises Unexpected for what is none."""
     ends = asked.get(list, "compared", name)
     limit = asked.get(float, "limits", name)
-    if isinstance(ends, Unmeasured) or isinstance(limit, Unmeasured):
-        raise Unexpected(f"precision: {name} and its limit must be given")
     numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
     if len(numbers) != 3 or not 0 <= numbers[0] <= numbers[1] <= numbers[2]:
-        raise Unexpected(f"precision: {name} must be least, found and most")
+        raise Unexpected(f"precision: {name}", "it must be least, found and most")
     return numbers[0], numbers[1], numbers[2], limit
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.proof import document
-from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 NOT_ASKED = "no proof is asked for"
 _PROVEN = rule("a valid proof", "what was proven once and has run out proves nothing now")
@@ -22,14 +22,12 @@ _PROVEN = rule("a valid proof", "what was proven once and has run out proves not
 @check("proof.valid")
 def valid(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Whether what the node proved of itself holds at the moment of the observation."""
-    if expect.requested("proof", dict) is None:
+    if expect.requested(dict, "proof") is None:
         yield passed(NOT_ASKED)
         return
     units = expect.get(list, "proof", "replicas")
-    if isinstance(units, Unmeasured):
-        raise Unexpected("proof: it must name the replicas")
-    states = [state.text("units", str(unit), "active") for unit in units]
-    if not any(isinstance(one, Unmeasured) or one == "active" for one in states):
+    states = [state.known(str, "units", str(unit), "active") for unit in units]
+    if not any(one in (None, "active") for one in states):
         yield passed("no replica runs, so there is nothing to prove", _PROVEN)
         return
     yield from _proven(state)
@@ -37,18 +35,12 @@ def valid(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def _proven(state: StateView) -> Iterator[Finding]:
     boot_id, uptime = state.text("host", "boot_id"), state.get(float, "host", "uptime_s")
-    left = state.at("notes", "proof").raw()
-    if left is None:
-        left = Unmeasured("the node has issued none")
-    for reading in (boot_id, uptime, left):
-        if isinstance(reading, Unmeasured):
-            yield unread("the node's proof", reading)
-            return
+    if state.is_null("notes", "proof"):
+        raise Unread("the node's proof", "the node has issued none")
     try:
-        proof = document.parsed(left).later(float(uptime or 0))
+        proof = document.parsed(state.raw("notes", "proof")).later(uptime)
     except ValueError as error:
-        yield unread("the node's proof", Unmeasured(str(error)))
-        return
+        raise Unread("the node's proof", str(error)) from None
     earlier = "" if proof.now.boot_id == boot_id else "its proof is of an earlier boot"
     if why := earlier or (proof.standing == document.EXPIRED and proof.why):
         summary = f"what serves is not proven: {why}"

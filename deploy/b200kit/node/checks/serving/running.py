@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule, unread, within
 from b200kit.node.checks.judge import check
-from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.checks.serving.units import ACTIVE, NOT_ASKED, replicas_of
+from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, Unread, View
 
-NOT_ASKED = "nothing that serves is asked for"
 NOT_DEPLOYED = "nothing that serves is installed yet: deploy/b200.py does it"
 STARTING = "serving.starting"
-_ACTIVE = ("active", "reloading")
 _GATE = "b200-gate.service"
 _RUNS = rule("active", "a node serves with all that it was deployed with, or it is not fit")
 
@@ -27,87 +26,74 @@ _RUNS = rule("active", "a node serves with all that it was deployed with, or it 
 @check("serving.running")
 def running(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Where replicas are installed, each of them runs, and the gateway; or one is starting."""
-    requested = expect.requested("serving", dict)
-    if requested is None:
+    if expect.requested(dict, "serving") is None:
         yield passed(NOT_ASKED)
         return
-    units = _units(expect.at("serving"), state)
+    units = _units(expect, state)
     if not units:
         yield passed(NOT_DEPLOYED, _RUNS)
         return
-    found = [finding for name in units for finding in _judged(name, state)]
+    found = [one for name in units for one in within(name, "", _judged(name, state))]
     yield from found or [passed(f"none of {', '.join(units)} has stopped", _RUNS)]
 
 
 @check(STARTING)
 def starting(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """None of them is still starting: until it is warm, nobody knows whether it serves."""
-    requested = expect.requested("serving", dict)
-    units = () if requested is None else _units(expect.at("serving"), state)
-    found = [replace(why, subject=name) for name in units for why in _on_its_way(name, state)]
+    units = () if expect.requested(dict, "serving") is None else _units(expect, state)
+    found = [one for name in units for one in within(name, "", _on_its_way(name, state))]
     yield from found or [passed("nothing that serves is starting or stopping")]
 
 
-def _units(requested: View, state: StateView) -> tuple[str, ...]:
+def _units(expect: Expectation, state: StateView) -> tuple[str, ...]:
     """The replicas and the gateway; none where no replica was ever installed."""
-    replicas = requested.get(list, "replicas")
-    if not replicas or not all(isinstance(name, str) for name in replicas):
-        raise Unexpected("serving: it must name the replicas")
-    if all(state.text("units", name, "load") == "not-found" for name in replicas):
+    replicas = replicas_of(expect)
+    if all(state.reading("units", name, "load") == "not-found" for name in replicas):
         return ()
-    gateway = requested.text("gateway")
+    gateway = expect.requested(str, "serving", "gateway")
     return (*replicas, gateway) if gateway else tuple(replicas)
 
 
 def _judged(name: str, state: StateView) -> Iterator[Finding]:
     """A finding of a unit that does not run and is not about to."""
     unit = state.at("units", name)
-    active = unit.text("active")
-    if isinstance(active, Unmeasured):
-        yield replace(unread(f"whether {name} runs", active), subject=name)
-    elif active not in _ACTIVE and not _moves(unit):
-        why = _why(unit, state)
-        fault = failed(f"{name} does not serve: {why}", why, _RUNS, Action.RESTART_SERVICE)
-        yield replace(fault, subject=name, part=name)
+    if unit.text("active") not in ACTIVE and not _moves(unit):
+        summary, why = f"{name} does not serve: {_why(unit, state)}", _why(unit, state)
+        yield failed(summary, why, _RUNS, Action.RESTART_SERVICE, part=name, subject=name)
 
 
 def _moves(unit: View) -> bool:
     """Whether it is on its way up or down: at work, or its turn comes. One that died is neither."""
     if unit.text("active") == "activating":
-        return unit.text("sub") != "auto-restart"
-    return unit.text("active") == "deactivating" or bool(unit.number("job"))
+        return unit.reading("sub") != "auto-restart"
+    return unit.text("active") == "deactivating" or bool(unit.known(int, "job"))
 
 
 def _why(unit: View, state: StateView) -> str:
     """What ended it, as systemd tells it."""
-    active, result = unit.text("active"), unit.text("result") or "unknown"
-    if unit.text("load") in ("masked", "not-found"):
-        return f"it is {unit.text('load')}"
+    active, load, result = (unit.known(str, key) for key in ("active", "load", "result"))
+    if load in ("masked", "not-found"):
+        return f"it is {load}"
     if active == "activating":
-        again = unit.number("n_restarts") or 0
-        return f"it ended ({result}) and is started again, after {again} restarts"
+        again = unit.known(int, "n_restarts") or 0
+        return f"it ended ({result or 'unknown'}) and is started again, after {again} restarts"
     if active == "failed":
-        return f"it failed ({result}, exit code {_exit_code(unit)}) and systemd does not restart it"
-    if state.text("units", _GATE, "active") == "failed":
+        code = unit.known(int, "exit_status")
+        ended = f"{result or 'unknown'}, exit code {'unknown' if code is None else code}"
+        return f"it failed ({ended}) and systemd does not restart it"
+    if state.reading("units", _GATE, "active") == "failed":
         return f"it is {active}: {_GATE} refused its start"
     return f"it is {active}: somebody stopped it, or nobody has started it since the boot"
-
-
-def _exit_code(unit: View) -> str:
-    code = unit.number("exit_status")
-    return "unknown" if isinstance(code, Unmeasured) else str(code)
 
 
 def _on_its_way(name: str, state: StateView) -> Iterator[Finding]:
     """A finding of a unit that starts or stops, or of which that is not known."""
     unit = state.at("units", name)
-    active, job = unit.text("active"), unit.number("job")
-    if isinstance(active, Unmeasured):
-        yield unread(f"whether {name} is starting", active)
-    elif active in ("inactive", "failed") and isinstance(job, Unmeasured):
-        yield unread(f"whether {name} is starting", job)
-    elif active not in _ACTIVE and _moves(unit):
+    active = unit.text("active")
+    if active in ("inactive", "failed"):
+        unit.number("job")  # its turn may come
+    if active not in ACTIVE and _moves(unit):
         waits = "" if active in ("activating", "deactivating") else ", waiting for its turn"
         doing = "stopping" if active == "deactivating" else f"starting{waits}"
-        found = unread(f"whether {name} serves", Unmeasured(f"it is {doing}"))
+        found = unread(Unread(name, f"it is {doing}"), name)
         yield replace(found, summary=f"{name} is {doing}; it is judged when it is warm")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
-from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView
 
 WHY = "manifest of the model_revision of the inventory"
 
@@ -19,25 +19,17 @@ def weights_proven(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     At the gate a model may still be on its way; on a node that serves it must be there.
     """
-    requested = expect.requested("weights", dict)
-    if requested is None:
+    if expect.requested(dict, "weights") is None:
         yield passed("no model is asked for")
         return
-    desired = View(requested, "weights")
-    name, revision = desired.text("model"), desired.text("revision")
-    if isinstance(name, Unmeasured) or isinstance(revision, Unmeasured):
-        raise Unexpected("weights: model and revision must be given")
-    model = f"{name} {revision[:12]}"
-    complete = state.flag("weights", "model", "complete")
-    if isinstance(complete, Unmeasured):
-        yield unread(f"the model {model}", complete)
-    elif not complete:
-        yield absent(model, serving=desired.flag("serving") is True)
-    else:
+    model = f"{expect.text('weights', 'model')} {expect.text('weights', 'revision')[:12]}"
+    if state.flag("weights", "model", "complete"):
         yield from files(state, model)
+    else:
+        yield absent(model, expect.requested(bool, "weights", "serving"))
 
 
-def absent(model: str, serving: bool) -> Finding:
+def absent(model: str, serving: bool | None) -> Finding:
     """What a model that is not there means."""
     expected = rule("a model with its stamp", WHY)
     if not serving:
@@ -49,10 +41,7 @@ def absent(model: str, serving: bool) -> Finding:
 def files(state: StateView, model: str) -> Iterator[Finding]:
     """A finding for each file that is not as it was proven."""
     wrong = state.get(dict, "weights", "model", "wrong")
-    proof = state.text("weights", "model", "proof")
-    if isinstance(wrong, Unmeasured):
-        yield unread(f"the files of {model}", wrong)
-        return
+    proof = state.reading("weights", "model", "proof")
     for path, why in wrong.items():
         summary = f"{path} of {model}: {why}; deploy/b200.py fetches it again"
         yield failed(summary, str(why), rule("as proven", WHY), Action.NONE, part=str(path))
