@@ -61,7 +61,7 @@ def local(expect: Expectation, state: StateView) -> Iterator[Finding]:
     del expect
     nodes = {node.number("id"): node for node in state.items("numa")}  # each may be any GPU's
     gpus = state.items("pci", "gpus")
-    nics = [(nic.text("name"), nic) for nic in state.items("pci", "nics")]
+    nics = [(_name(nic), nic) for nic in state.items("pci", "nics")]
     # Those of a NIC are asked for by each GPU.
     above = cache(lambda device: frozenset(_bridges(device)))
     found = [finding for gpu in gpus for finding in _of_gpu(state, gpu, nodes, nics, above)]
@@ -92,6 +92,11 @@ def _of_gpu(
             beside = f"{label} under the same PCIe switch is of node {where}"
             summary = f"{name} is of NUMA node {number}, and {beside}"
             yield failed(summary, f"{label} numa_node {where}", SHARED, Action.NONE, known)
+
+
+def _name(nic: View) -> str:
+    nic.text("address")  # one without an address is none to go by
+    return nic.text("name")
 
 
 def _bridges(device: View) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, passed, rule, within
+from b200kit.node.checks.findings import each, each_gpu, failed, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import SETTING
-from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
+from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, View
@@ -31,12 +31,12 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
         owner = None if gpu.entry.is_null("driver") else gpu.entry.text("driver")
         if owner != OWN:
             text = "bound to no driver" if owner is None else f"bound to {owner}, not to {OWN}"
-            summary = f"{gpu.name} is {text}"
+            summary = f"{gpu.subject} is {text}"
             yield failed(
-                summary, text, desired, Action.REBOOT, gpu.known, gpu.part, subject=gpu.name
+                summary, text, desired, Action.REBOOT, gpu.known, gpu.part, subject=gpu.subject
             )
 
-    return each_on_bus(state, check_gpu, passed(f"every GPU is bound to {OWN}", desired))
+    return each(bus_gpus(state), check_gpu, passed(f"every GPU is bound to {OWN}", desired))
 
 
 @check("driver.loaded")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, passed, rule, within
+from b200kit.node.checks.findings import each, failed, passed, rule, within
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
 from b200kit.node.lib import cpulist
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unread, View
+from b200kit.node.state.view import StateView, Unread, View
 
 UNKNOWN_NODE = -1
 NEEDED = {"cpus": "CPUs", "memory_kib": "memory"}
@@ -23,29 +24,20 @@ USABLE = rule("a NUMA node with CPUs and memory", "replicas are bound to the nod
 def gpu_nodes(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel names a usable node for every GPU on the PCI bus."""
     del expect
-    gpus = state.items("pci", "gpus")
+    gpus = bus_gpus(state)
     # Any node that seems not to exist may be one whose number was not read.
     nodes = {node.number("id"): node for node in state.items("numa")}
-    found = [finding for gpu in gpus for finding in of_gpu(state, gpu, nodes)]
-    if gpus and not found:
-        used = {gpu.number("numa_node") for gpu in gpus}
-        found = [passed(f"{len(gpus)} GPUs on NUMA nodes {sorted(map(str, used))}", USABLE)]
-    yield from found
+    used = sorted({str(gpu.entry.known(int, "numa_node")) for gpu in gpus})
+
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
+        return gpu_node(gpu, nodes)
+
+    return each(gpus, check_gpu, passed(f"{len(gpus)} GPUs on NUMA nodes {used}", USABLE))
 
 
-def of_gpu(state: StateView, gpu: View, nodes: dict[int, View]) -> Iterator[Finding]:
-    """The findings of one GPU's node."""
-    address = str(gpu.reading("address"))
-    known = state.gpu_at(address)
-    name = known.subject if known else f"the GPU at {address}"
-    yield from within(name, known.part if known else "", gpu_node(name, known, gpu, nodes))
-
-
-def gpu_node(
-    name: str, known: GpuView | None, gpu: View, nodes: dict[int, View]
-) -> Iterator[Finding]:
+def gpu_node(gpu: BusGpu, nodes: dict[int, View]) -> Iterator[Finding]:
     """A finding when one GPU's node is unknown, missing, or has nothing to run on."""
-    number = gpu.number("numa_node")
+    name, known, number = gpu.subject, gpu.known, gpu.entry.number("numa_node")
     if number == UNKNOWN_NODE and len(nodes) == 1:
         return
     if number == UNKNOWN_NODE:

@@ -25,6 +25,7 @@ from b200kit.node.state.view import GpuView, StateView, Unread, View
 Results = dict[str, list[View]]
 """Results by test."""
 Judge = Callable[[Expectation, list[GpuView], Results], Iterator[Finding]]
+MEASURED = "the measured bandwidth"
 NOT_ASKED = "bandwidth is not asked for (inventory: bandwidth off)"
 SMALL, LARGE = 256 * MIB, 8192 * MIB
 
@@ -33,9 +34,9 @@ def document(state: StateView) -> View:
     """The document that the last measurement left on the node."""
     note = state.at("notes", "bandwidth")
     if note.is_null():
-        raise Unread(note.path, "nothing was measured on this node yet")
+        raise Unread(MEASURED, "nothing was measured on this node yet")
     if (schema := note.text("schema")) != SCHEMA:
-        raise Unread(note.path, f"it is of schema {schema}")
+        raise Unread(MEASURED, f"it is of schema {schema}")
     return note
 
 
@@ -47,7 +48,7 @@ def of_earlier_boot(expect: Expectation, note: View, state: StateView) -> bool:
         ("other GPUs", note.get(list, "gpu_uuids"), gpus),
     ):
         if then != here:
-            raise Unread(note.path, f"it was measured with {name}")
+            raise Unread(MEASURED, f"it was measured with {name}")
     if note.text("boot_id") == state.text("host", "boot_id"):
         return False
     require_young(expect, note, state)
@@ -62,11 +63,11 @@ def require_young(expect: Expectation, note: View, state: StateView) -> None:
         days = (observed - taken).total_seconds() / 86400
     except ValueError:
         why = "the age of a measurement of an earlier boot is unknown"
-        raise Unread(note.path, why) from None
+        raise Unread(MEASURED, why) from None
     # A clock that was set since, back by less than a day, makes no measurement of it a lie.
     if not -1 <= days <= limit.value:
         why = f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}"
-        raise Unread(note.path, why)
+        raise Unread(MEASURED, why)
 
 
 def speed(result: View) -> float | None:

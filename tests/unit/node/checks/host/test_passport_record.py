@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 
 from b200kit.node.checks.host import passport_record
+from b200kit.node.state.view import Unread
 from tests.subtests import in_subtests
 from tests.unit import paths, states
 
@@ -28,17 +29,17 @@ def test_link_recoveries_are_those_of_all_links_of_a_gpu() -> None:
 @in_subtests(
     ("keys", "says"),
     [
-        (("gpus", 2, "serial"), "GPU 2 serial"),
-        (("gpus", 2, "vbios"), "GPU 2 vbios"),
-        (("gpus",), "the GPUs"),
-        (("pci", "nics"), "the NICs"),
-        (("pci", "nics", 7, "address"), "the NICs"),
+        (("gpus", 2, "serial"), "gpus.2..serial"),
+        (("gpus", 2, "vbios"), "gpus.2..vbios"),
+        (("gpus",), "gpus"),
+        (("pci", "nics"), "pci.nics"),
+        (("pci", "nics", 7, "address"), "pci.nics.7..address"),
     ],
 )
 def test_no_passport_without_a_whole_reading(keys: tuple[str | int, ...], says: str) -> None:
     state = states.healthy()
     paths.put(state, keys, {"unmeasured": "for the test"})
-    with pytest.raises(passport_record.Unreadable, match=says):
+    with pytest.raises(Unread, match=says):
         passport_record.issue(state)
 
 
