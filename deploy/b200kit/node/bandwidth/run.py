@@ -106,9 +106,9 @@ def node() -> dict[str, Any]:
         driver = state.text("nvml", "driver_version")
         uuids = [gpu.text("uuid") for gpu in state.gpus]
     except Unread as error:
-        raise Refused(f"the GPUs cannot be read: {error}") from None
+        raise Refused(f"NVML does not answer: {error}") from None
     if not uuids:
-        raise Refused("the GPUs cannot be read: NVML lists none")
+        raise Refused("NVML lists no GPU")
     boot = readings.text("/proc/sys/kernel/random/boot_id")
     return {"boot_id": boot, "driver_version": driver, "gpu_uuids": uuids}
 
