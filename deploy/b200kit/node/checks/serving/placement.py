@@ -54,7 +54,7 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         nodes, requested = _numbers(desired, "nodes"), rule(f"node {desired.text('nodes')}", _MAP)
         bound, by_engine = (
-            desired.text(key) == word
+            desired.reading(key) == word
             for key, word in (("policy", numa_policy.BIND), ("by", numa_policy.ENGINE))
         )
         alone: set[int] = set()
