@@ -234,7 +234,8 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
             found += within("", "", judge_results(e, s.gpus, results))
         yield from found
         if not found:
-            taken = f"{what} is as expected, measured {note.reading('taken_at')}"
+            when = note.known(str, "taken_at") or "at an unknown time"
+            taken = f"{what} is as expected, measured {when}"
             old = eyes(f"{taken} in an earlier boot", "", rule("of this boot", "measure again"))
             yield old if earlier else passed(taken)
 
