@@ -1,8 +1,9 @@
 """The judgement: every registered check over one observation, fail closed.
 
 A check is a small function ``(Expectation, StateView) -> Iterable[Finding]``. One that raises, as
-every reading does that is not there (`Unread`), or yields nothing is an unmeasured finding, and a document that is not a NodeState of a schema
-we know is judged unmeasured as a whole. `judge` never raises, whatever JSON it is given.
+every reading does that is not there (`Unread`), or yields nothing is an unmeasured finding, and a
+document that is not a NodeState of a schema we know is judged unmeasured as a whole. `judge` never
+raises, whatever JSON it is given.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Expectation(View):
     def hardware(self, name: str, kind: type = int) -> Expected:
         """One expectation by its dotted name; raises Unexpected when it is missing or no `kind`."""
         entry = self.at("hardware", "expect", name)
-        value = entry.get(kind, "value")
+        value: Any = entry.get(kind, "value")
         if isinstance(value, int) and abs(value) > _MOST:
             raise Unexpected(f"hardware data: {name}", "no such quantity is that large")
         where = self.reading("hardware", "name")
