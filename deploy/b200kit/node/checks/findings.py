@@ -14,9 +14,12 @@ class Part(Protocol):
     """What a check looks at one by one: how findings name it, and how a person finds it."""
 
     @property
-    def subject(self) -> str: ...
+    def subject(self) -> str:
+        """How findings name it."""
+
     @property
-    def part(self) -> str: ...
+    def part(self) -> str:
+        """What a person needs to find it."""
 
 
 P = TypeVar("P", bound=Part)
@@ -103,11 +106,16 @@ def each(
     """What `check_part` finds on every part; `all_well` when no part has a finding that blocks."""
     blocked = False
     for part in parts:
-        for finding in within(part.subject, part.part, check_part(part)):
+        for finding in within(part.subject, part.part, _found(check_part, part)):
             blocked = blocked or finding.blocks
             yield finding
     if not blocked:
         yield all_well
+
+
+def _found(check_part: Callable[[P], Iterable[Finding]], part: P) -> Iterator[Finding]:
+    """What a check finds on a part. A function that yields nothing is called here, too."""
+    yield from check_part(part)
 
 
 def each_gpu(

@@ -11,7 +11,6 @@ docs/reference/node-state.md.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NoReturn, TypeVar
@@ -248,8 +247,3 @@ class StateView(View):
         """Of an address that several have, the first."""
         addresses = ((gpu.known(str, "pci_address"), gpu) for gpu in reversed(self.known_gpus))
         return {address: gpu for address, gpu in addresses if address is not None}
-
-    def pairs(self, kind: str) -> Iterator[tuple[int, int]]:
-        """Every ordered pair of GPUs by position."""
-        count = len(self.known_gpus)
-        return ((a, b) for a in range(count) for b in range(count) if a != b)

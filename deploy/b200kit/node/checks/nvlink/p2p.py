@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import permutations
 
 from b200kit.node.checks.findings import failed, passed, unread
 from b200kit.node.checks.judge import Check, check
@@ -43,7 +44,7 @@ def judge_kind(kind: str, expected: Expected, board: str, state: StateView) -> I
     gpus, at = state.gpus, state.at("p2p", kind)
     observed: dict[Pair, int] = {}
     lost: dict[Pair, str] = {}
-    for a, b in state.pairs(kind):
+    for a, b in permutations(range(len(gpus)), 2):
         try:
             observed[a, b] = at.number(a, b)
         except Unread as error:
