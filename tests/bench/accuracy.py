@@ -23,16 +23,10 @@ from typing import Any
 from b200kit.node.client import client_health, http
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
-from b200kit.node.client.formulas import (
-    Objective,
-    RequestRecord,
-    Run,
-    connect_delay,
-    schedule_delay,
-    summary,
-)
+from b200kit.node.client.formulas import RequestRecord, Run, connect_delay, schedule_delay, summary
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.state.serving import Objective
 from tests.unit.node.client.scores import Score, even
 
 TTFT, SLOW, GAP = 0.040, 0.160, 0.010

@@ -44,7 +44,7 @@ DATA = {
     "gateway": {"tls": "off"},
     "reprovision": {
         "budgets": dict.fromkeys(LEVELS, 1),
-        "drain_deadline_s": 120,
+        "repair_drain_s": 120,
     },
     "rollout": {"share_percent": 10, "watch_s": 3},
     # As a site has it: a node returns by the proof that its looks issue.

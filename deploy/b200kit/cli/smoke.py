@@ -25,12 +25,13 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
-from b200kit.node.client.formulas import Objective, Run
+from b200kit.node.client.formulas import Run
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.lib import timestamp
+from b200kit.node.state.serving import Objective
 from b200kit.run import console
 
 RATE = 4.0

@@ -64,7 +64,7 @@ class Settings:
     numa_bind: tuple[int, ...] = ()
     numa_bind_cpus: tuple[str, ...] = ()
     flags: Mapping[str, Scalar] = field(default_factory=dict)
-    drain_s: int = 20
+    stop_grace_s: int = 20
     group: Group | None = None
     # Where compiled kernels are stored, by default one directory a replica.
     cache_dir: str = ""

@@ -104,7 +104,7 @@ def config(settings: Settings) -> dict[str, Value]:
         "max-num-seqs": settings.max_num_seqs,
         "max-num-batched-tokens": settings.max_num_batched_tokens,
         **({} if _PREFIX_CACHING in settings.flags else {_PREFIX_CACHING: True}),
-        "shutdown-timeout": settings.drain_s,
+        "shutdown-timeout": settings.stop_grace_s,
         # A variable that nobody reads any more would otherwise be one line among thousands.
         "fail-on-environ-validation": True,
         # Routes that are not needed, and two log lines a second.

@@ -195,11 +195,11 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     least 1800"""
     warm_tolerance: float = Field(0.1, ge=0.01, le=1)
     """share by which two rounds of the warm-up may differ for a replica to count as warm"""
-    drain_s: int = Field(20, ge=1, le=3600)
+    stop_grace_s: int = Field(20, ge=1, le=3600)
     """how long open requests get to end when a replica, or the gateway, stops"""
     replica_flags: Table[Table[Scalar]] = ()
     """flags of single replicas above those of the engine, by number: {"2": {"seed": 7}}"""
-    drain_deadline_s: int = Field(600, ge=1, le=7200)
+    restart_drain_s: int = Field(600, ge=1, le=7200)
     """how long open requests may take to end before their replica is restarted"""
     stage_timeout_s: int = Field(1800, ge=5, le=7200)
     """how long one command of a stage may take"""

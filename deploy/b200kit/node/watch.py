@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.client.serving_config import ConfigError, Replica, Serving, load
+from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.events import spool
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
@@ -29,6 +29,7 @@ from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
 from b200kit.node.state import advice, drift, event, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Verdict
 from b200kit.node.state.view import StateView
 from b200kit.node.state.watch import Fault, Rules

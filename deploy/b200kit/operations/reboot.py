@@ -98,7 +98,7 @@ def reboot_and_wait(node: Node, waiting: Waiting | None = None) -> str:
     deadline = node.spec.reboot_deadline_s
     if serving_units.running(node, serving_units.units(node)):
         # It stops first, and open requests get their time to end.
-        deadline += 2 * node.spec.drain_s
+        deadline += 2 * node.spec.stop_grace_s
     return wait_until_back(node, before, deadline, waiting=waiting)
 
 

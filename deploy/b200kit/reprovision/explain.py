@@ -26,7 +26,7 @@ def lines(
         if decision.level is Level.REPLACE or decision.missing
         else ["prove", f"canary {node.spec.rollout.share_percent} %", "serving"]
     )
-    drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
+    drain = f"drain (deadline {duration(limits.repair_drain_s)})"
     yield " -> ".join(["serving", drain, "evidence", decision.text, *ending])
     others = [line for line in decision.passed if line not in decision.why]
     passed = f" ({'; '.join(others)})" if others else ""
@@ -47,7 +47,7 @@ def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     if decision.level is Level.REPLACE or decision.missing:
         return "as long as the manual repair takes"
     level = getattr(limits.deadlines, decision.level.key)
-    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + node.spec.rollout.watch_s
+    rest = sum(_STEP_S.values()) + limits.repair_drain_s + node.spec.rollout.watch_s
     return f"at most ~{duration(level + rest)} (its deadlines; not measured on this node yet)"
 
 

@@ -117,7 +117,7 @@ def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mappin
 def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Wait for open streams; None of an adapter means unknown, which is not taken for none."""
     del intent
-    limit = node.spec.reprovision.drain_deadline_s
+    limit = node.spec.reprovision.repair_drain_s
     adapters = _senders(node, tx)
     started, reported = time.monotonic(), ""
     while True:

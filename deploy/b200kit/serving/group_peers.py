@@ -7,10 +7,9 @@ member watches its connections to the others, and restarts its own replica when 
 
 from __future__ import annotations
 
-from typing import Any
-
 from b200kit.inventory import group
 from b200kit.node.state.drift import File
+from b200kit.node.state.serving import Group
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -19,18 +18,13 @@ UNIT = "b200-peers.service"
 _PATH = f"/etc/systemd/system/{UNIT}"
 
 
-def document(node: Node) -> dict[str, Any]:
-    """What serving.json says of the group; nothing without one."""
+def members(node: Node) -> Group | None:
+    """What serving.json says of the group; None without one."""
     member = group.part(node.spec.group, node.name)
     if member is None:
-        return {}
-    document = {
-        "unit": "vllm@0.service",
-        "user": "vllm",
-        "peers": list(member.peers) if member.node_rank == 0 else [member.master_addr],
-        "headless": member.headless,
-    }
-    return {"group": document}
+        return None
+    peers = member.peers if member.node_rank == 0 else [member.master_addr]
+    return Group("vllm@0.service", "vllm", tuple(peers), member.headless)
 
 
 def files(node: Node, serving: str) -> list[File]:

@@ -80,7 +80,7 @@ def settings(node: Node, replica: Replica) -> Settings:
         numa_bind=pins.gpu_nodes,
         numa_bind_cpus=pins.gpu_cpus,
         flags=own,
-        drain_s=spec.drain_s,
+        stop_grace_s=spec.stop_grace_s,
         group=group.part(spec.group, node.name),
         cache_dir=f"/var/cache/vllm/{replica.replica}/{key}",
         ready_s=spec.warm_deadline_s,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from b200kit.converge.stage import Change
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.site_file import SiteFile
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
+from b200kit.node.state.serving import DatasetPlan
 from b200kit.run.node import Node
 
 PROMPTS = "/etc/b200kit/prompts.jsonl"
@@ -35,14 +34,14 @@ def _remove(node: Node) -> None:
     node.connected().run(f"rm -f {PROMPTS}")
 
 
-def document(node: Node) -> dict[str, Any]:
-    """The key `smoke.dataset`. named: another file is another load."""
+def dataset_plan(node: Node) -> DatasetPlan:
+    """The key `smoke.dataset`."""
     smoke = node.spec.smoke
     source = dataset.source(smoke.prompts)
-    return {
-        "prompts": PROMPTS if isinstance(source, SiteFile) else smoke.prompts,
-        "named": source.name,
-        "prefix_share": smoke.prefix_share,
-        "prefix_requests": smoke.prefix_requests,
-        "turns": smoke.turns,
-    }
+    return DatasetPlan(
+        prompts=PROMPTS if isinstance(source, SiteFile) else smoke.prompts,
+        named=source.name,
+        prefix_share=smoke.prefix_share,
+        prefix_requests=smoke.prefix_requests,
+        turns=smoke.turns,
+    )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from b200kit import engines
 from b200kit.inventory import shape
-from b200kit.node.state import warmup_features
+from b200kit.inventory.keys.parts import Watchdog
+from b200kit.node.state import mend, warmup_features, watch
 from b200kit.node.state.drift import File
+from b200kit.node.state.serving import WarmPlan, WatchdogPlan
+from b200kit.node.state.watchdog import Rules
 from b200kit.run.node import Node
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _SYSTEM_PROMPTS = "/etc/b200kit/system-prompts"
 # Two rounds in a row may miss each other now and then on a machine that has other work.
@@ -28,39 +37,33 @@ def _prompt_paths(node: Node) -> list[str]:
     return [f"{_SYSTEM_PROMPTS}/{number}.txt" for number in range(len(node.spec.system_prompts))]
 
 
-def warm(node: Node) -> dict[str, Any]:
+def warm(node: Node) -> WarmPlan:
     """The key `warm`."""
     spec = node.spec
-    flags = shape.flags_of(spec)
-    return {
-        "timeout_s": spec.warm_deadline_s,
-        "tolerance": spec.warm_tolerance,
-        "max_rounds": _ROUNDS,
-        "features": warmup_features.features(flags, spec.features_off),
-        "system_prompts": _prompt_paths(node),
-    }
+    return WarmPlan(
+        timeout_s=spec.warm_deadline_s,
+        tolerance=spec.warm_tolerance,
+        max_rounds=_ROUNDS,
+        features=tuple(warmup_features.features(shape.flags_of(spec), spec.features_off)),
+        system_prompts=tuple(_prompt_paths(node)),
+    )
 
 
-def watchdog(node: Node) -> dict[str, Any]:
+def watchdog(node: Node) -> WatchdogPlan:
     """The key `watchdog`: the rules, and how the engine names what shows progress."""
-    rules, metrics = node.spec.watchdog, engines.get(node.spec.engine).metrics
+    asked, metrics = node.spec.watchdog, engines.get(node.spec.engine).metrics
     progress = ("generation_tokens", "prompt_tokens")
-    return {
-        "interval_s": rules.interval_s,
-        "deadline_s": rules.deadline_s,
-        "strikes": rules.strikes,
-        "stall_s": rules.stall_s,
-        "ejections": rules.ejections,
-        "window_s": rules.window_s,
-        "slower": rules.slower,
-        "confirm": rules.confirm,
-        "looks": rules.looks,
-        "clear": rules.clear,
-        "takes_out": list(rules.takes_out),
-        "mends": list(rules.mends),
-        "mend_most": rules.mend_most,
-        "mend_window_s": rules.mend_window_s,
-        "waiting": metrics.get("waiting", ""),
-        "gaps": metrics.get("inter_token_latency", ""),
-        "progress": [metrics[name] for name in progress if name in metrics],
-    }
+    return WatchdogPlan(
+        rules=_taken(Rules, asked),
+        look_rules=_taken(watch.Rules, asked),
+        takes_out=tuple(asked.takes_out),
+        mend_rules=_taken(mend.Rules, asked),
+        waiting=metrics.get("waiting", ""),
+        gaps=metrics.get("inter_token_latency", ""),
+        progress=tuple(metrics[name] for name in progress if name in metrics),
+    )
+
+
+def _taken(kind: type[T], asked: Watchdog) -> T:
+    """The rules of one kind, whose fields are named as the inventory's keys are."""
+    return kind(**{one.name: getattr(asked, one.name) for one in fields(kind)})

@@ -48,7 +48,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             render(
                 "systemd/gateway.conf.j2",
                 cpus=cpus,
-                drain_s=node.spec.drain_s,
+                stop_grace_s=node.spec.stop_grace_s,
                 router=node.spec.gateway.router,
             ),
             notify=("daemon-reload",),

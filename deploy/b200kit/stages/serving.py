@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -10,12 +9,14 @@ from typing import Any
 from b200kit.catalog import load
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.secrets import NAMES
-from b200kit.node.lib import cpulist
+from b200kit.node.lib import cpulist, documents
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.serving import Objective, Serving, SmokePlan
+from b200kit.node.state.serving import Replica as ServedReplica
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.serving import (
@@ -85,7 +86,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         File(f"/etc/systemd/system/{TARGET}", render("systemd/vllm.target.j2", layout=layout)),
         replica.launcher(node, layout, _restarts(node)),
         *_form(node).shared_files(node, _restarts(node)),
-        File(SERVING, _serving_document(node, layout)),
+        File(SERVING, documents.to_bytes(serving_document(node, layout))),
         # With the pins of the units, whose restarts are pending until a replica has them.
         File(EXPECT, _expectation(node, layout)),
         *warm_requests.files(node),
@@ -117,7 +118,7 @@ def expected(node: Node) -> dict[str, Any]:
 
 def _expectation(node: Node, layout: Sequence[Replica]) -> bytes:
     known = {"placement": replica.placement(node, layout), **expected(node)}
-    return json.dumps(known, indent=1, sort_keys=True).encode()
+    return documents.to_bytes(known)
 
 
 def _restarts(node: Node) -> tuple[str, ...]:
@@ -173,10 +174,6 @@ def _remover(unit: str) -> Callable[[Node], None]:
     return remove
 
 
-def _serving_document(node: Node, layout: Sequence[Replica]) -> bytes:
-    return json.dumps(serving_document(node, layout), indent=1, sort_keys=True).encode()
-
-
 def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
     """CPUs for the latency client that neither replicas nor gateway have; None where none are."""
     free = cpulist.parse(layouts.reserved(node.state, layout) if node.state else "")
@@ -184,53 +181,50 @@ def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
     return cpulist.format({*free} - {*gateway}) or None
 
 
-def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
-    """What warm-up, correctness check and smoke test need to know (/etc/b200kit/serving.json)."""
-    spec = node.spec
-    smoke = spec.smoke
-    return {
-        "model": spec.model,
-        "engine": engine_install.described(spec.engine, layout),
-        "stand_in": spec.engine.kind == "stand-in",
-        **group_peers.document(node),
-        **haproxy_config.document(spec),
-        "api_key_file": f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
-        "replicas": [
-            {
-                "index": planned.replica,
-                "url": f"http://{replica.LOOPBACK}:{planned.port}",
-                "unit": replica.unit_name(planned.replica),
-                "uuids": list(planned.uuids),
-            }
+def serving_document(node: Node, layout: Sequence[Replica]) -> Serving:
+    """What the node program needs to know of what the node serves."""
+    spec, smoke = node.spec, node.spec.smoke
+    return Serving(
+        model=spec.model,
+        engine=engine_install.described(spec.engine, layout),
+        stand_in=spec.engine.kind == "stand-in",
+        group=group_peers.members(node),
+        gateway=haproxy_config.address(spec),
+        gateway_trust=haproxy_config.PATHS.public if spec.gateway.certificate else None,
+        rolling_restart=haproxy_config.rolling_restart(spec),
+        api_key_file=f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
+        replicas=tuple(
+            ServedReplica(
+                planned.replica,
+                f"http://{replica.LOOPBACK}:{planned.port}",
+                replica.unit_name(planned.replica),
+                tuple(planned.uuids),
+            )
             for planned in layout
-        ],
-        "max_num_seqs": spec.max_num_seqs,
-        "max_model_len": spec.max_model_len,
-        "max_num_batched_tokens": spec.max_num_batched_tokens,
-        "client_cpus": spec.client_cpus or _left_over(node, layout),
-        "warm": warm_requests.warm(node),
-        "watchdog": warm_requests.watchdog(node),
-        "golden_for": golden.holds_for(node, layout),
-        "smoke": {
-            "requests": smoke.requests,
-            "rate": smoke.rate,
-            "input_tokens": smoke.input_tokens,
-            "output_tokens": smoke.output_tokens,
-            "dataset": smoke_dataset.document(node),
-            "direct_requests": smoke.direct_requests,
-            "replica_slowdown": smoke.replica_slowdown,
-            "stall_ms": smoke.stall_ms,
-            "golden_tokens": smoke.golden_tokens,
-            "golden_tolerance": smoke.golden_tolerance,
-            "loop_lag_ms": smoke.loop_lag_ms,
-            "cpu_wait_limit_factor": spec.cpu_wait_limit_factor,
-            "goodput": {
-                "ttft_ms": smoke.ttft_ms,
-                "tpot_ms": smoke.tpot_ms,
-                "share": smoke.share,
-            },
-        },
-    }
+        ),
+        max_num_seqs=spec.max_num_seqs,
+        max_model_len=spec.max_model_len,
+        max_num_batched_tokens=spec.max_num_batched_tokens,
+        client_cpus=spec.client_cpus or _left_over(node, layout),
+        warm=warm_requests.warm(node),
+        watchdog=warm_requests.watchdog(node),
+        golden_for=golden.holds_for(node, layout),
+        smoke=SmokePlan(
+            requests=smoke.requests,
+            rate=smoke.rate,
+            input_tokens=smoke.input_tokens,
+            output_tokens=smoke.output_tokens,
+            dataset=smoke_dataset.dataset_plan(node),
+            direct_requests=smoke.direct_requests,
+            replica_slowdown=smoke.replica_slowdown,
+            stall_ms=smoke.stall_ms,
+            golden_tokens=smoke.golden_tokens,
+            golden_tolerance=smoke.golden_tolerance,
+            loop_lag_ms=smoke.loop_lag_ms,
+            cpu_wait_limit_factor=spec.cpu_wait_limit_factor,
+            goodput=Objective(smoke.ttft_ms, smoke.tpot_ms, share=smoke.share),
+        ),
+    )
 
 
 def plan(node: Node) -> list[Change]:

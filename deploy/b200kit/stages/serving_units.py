@@ -36,7 +36,7 @@ def _may_run(reading: object) -> bool:
 
 
 def stop(node: Node, names: Sequence[str]) -> None:
-    """Stop units, the gateway first: open requests get `drain_s` to end, then what is left."""
+    """Stop units, the gateway first: open requests get `stop_grace_s` to end, then what is left."""
     if names:
-        limit = node.spec.stage_timeout_s + 3 * node.spec.drain_s
+        limit = node.spec.stage_timeout_s + 3 * node.spec.stop_grace_s
         node.connected().run(f"systemctl stop {' '.join(names)}", timeout=limit)

@@ -16,7 +16,7 @@ from typing import Any
 from b200kit.converge.stage import Change, Stage, nothing
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.other_users import served_meanwhile
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.node.state.path import reach
@@ -38,7 +38,7 @@ def fingerprint(node: Node) -> str:
     units = state.get("units") or {}
     layout = node.layout()
     parts = {
-        "serving": serving.serving_document(node, layout),
+        "serving": documents.unstructure(serving.serving_document(node, layout)),
         "layout": [replica.to_json() for replica in layout],
         "engine": serving.engine_id(node),
         "model": node.spec.model_revision,

@@ -87,7 +87,7 @@ def _rolling_restart(units: list[str]) -> Callable[[Node], None]:
     numbers = ",".join(unit.partition("@")[2].removesuffix(".service") for unit in units)
 
     def act(node: Node) -> None:
-        each = node.spec.drain_deadline_s + node.spec.warm_deadline_s + 240
+        each = node.spec.restart_drain_s + node.spec.warm_deadline_s + 240
         node.connected().program(
             f"rolling-restart --config {serving.SERVING} --replicas={numbers}",
             timeout=each * (len(units) + 1),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from b200kit.cli.smoke_text import lines
-from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
 from b200kit.node.latency.document import Found, document, each, requests
+from b200kit.node.state.serving import Objective
 from tests.messages import assert_message, lines_with
 
 GOAL = Objective(ttft_ms=100, tpot_ms=100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -15,13 +14,15 @@ from typing import Any
 import pytest
 
 from b200kit.node.client import engine_metrics
-from b200kit.node.client.serving_config import Replica, RollingRestartPlan, Serving, load
+from b200kit.node.client.serving_config import Serving, load
 from b200kit.node.serving.gateway import rolling_restart, rolling_steps
 from b200kit.node.serving.gateway.haproxy import Server
 from b200kit.node.serving.gateway.rolling_restart import interrupted_first, left_behind
 from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, RollingRestart
+from b200kit.node.state.serving import Replica, RollingRestartPlan
 from b200kit.run.places import PACKAGE
 from tests.messages import assert_message, raises_message
+from tests.unit import serving_document
 from tests.unit.node.client import server_thread
 
 
@@ -67,18 +68,8 @@ def engine() -> Iterator[str]:
 @pytest.fixture
 def serving(engine: str, tmp_path: Path) -> Serving:
     """Two replicas, of which one must stay."""
-    path = tmp_path / "serving.json"
-    replicas = [{"index": n, "url": engine, "unit": f"vllm@{n}.service"} for n in (0, 1)]
-    path.write_text(
-        json.dumps(
-            {
-                "model": server_thread.MODEL, "engine": "x", "gateway": engine,
-                "replicas": replicas, "max_num_seqs": 8, "max_model_len": 4096,
-                "max_num_batched_tokens": 2048,
-                "rolling_restart": {"min_available": 1, "drain_s": 0.5},
-            }
-        )
-    )  # fmt: skip
+    rolling = {"min_available": 1, "restart_drain_s": 0.5}
+    path = serving_document.written(tmp_path, engine, [(), ()], rolling_restart=rolling)
     return load(path)
 
 
@@ -284,7 +275,7 @@ def test_wrong_replicas_are_one_line(
     capsys: pytest.CaptureFixture[str],
     replicas: str,
 ) -> None:
-    assert serving.replicas[0] == Replica(0, serving.gateway, "vllm@0.service")
+    assert serving.replicas[0] == Replica(0, serving.gateway, "vllm@0.service", ())
     config = str(tmp_path / "serving.json")
     assert rolling_restart.main(["--config", config, "--replicas", replicas]) == 2
     assert_message(capsys.readouterr().err)

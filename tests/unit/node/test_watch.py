@@ -12,12 +12,12 @@ from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node import watch as look
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, managed_files
 from b200kit.node.state import watch
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from tests.unit import states
+from tests.unit import serving_document, states
 from tests.unit.states import State
 
 BOTH = (0, 1)
@@ -105,17 +105,13 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
     monkeypatch.setattr(look, "observe", lambda *_: state)
     monkeypatch.setattr(managed_files, "LOOK", tmp_path / "watch.json")
     (tmp_path / "expect.json").write_text(json.dumps(states.expectation()))
-    (tmp_path / "serving.json").write_text(json.dumps(serving_document(state)))
+    (tmp_path / "serving.json").write_text(json.dumps(serving(state)))
     return state
 
 
-def serving_document(state: State) -> dict[str, Any]:
+def serving(state: State) -> dict[str, Any]:
     """As much of serving.json as must be there."""
-    own = [
-        {"index": r.index, "url": r.url, "unit": r.unit, "uuids": r.uuids} for r in replicas(state)
-    ]
-    sizes = {"max_num_seqs": 1, "max_model_len": 9, "max_num_batched_tokens": 9}
-    return {"model": "m", "engine": "e", "gateway": "http://g", "replicas": own, **sizes}
+    return serving_document.document("http://g", [r.uuids for r in replicas(state)])
 
 
 def looks(tmp_path: Path, count: int = 1) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def test_reference_is_left_on_the_node_for_what_is_served_there(
     node = serving(tmp_path)
     measured(node, SOUND, SOUND)
     name = golden_stage.holds_for(node[0], node[0].layout())
-    assert name == serving_stage.serving_document(node[0], node[0].layout())["golden_for"] != ""
+    assert name == serving_stage.serving_document(node[0], node[0].layout()).golden_for != ""
     found = on_node(node)
     assert (found.answers, found.holds_for, found.tokens) == (SOUND, name, 32)
     measured(node, WRONG, WRONG)

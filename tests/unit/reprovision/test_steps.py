@@ -95,7 +95,7 @@ class Fake:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose drain ends at once."""
-    found, _ = nodes.bare(tmp_path, reprovision={"drain_deadline_s": 0})
+    found, _ = nodes.bare(tmp_path, reprovision={"repair_drain_s": 0})
     monkeypatch.setattr(steps, "_POLL_S", 0)
     return found
 
@@ -114,7 +114,7 @@ def asked(node: Node, **changes: Any) -> None:
 
 
 def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked(node, drain_deadline_s=60)
+    asked(node, repair_drain_s=60)
     sender = Fake(3, 1, 0)
     assert "nothing is open" in drain(node, monkeypatch, sender, Fake(0))
     assert sender.counts == [0]

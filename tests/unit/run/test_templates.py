@@ -205,7 +205,7 @@ def test_gateway_stops_before_what_it_stands_on_and_waits_for_open_requests(tmp_
     listed = tmp_path / "router.txt"
     listed.write_text("vllm-router==0.1.17\n")
     router = {"router": {"requirements": str(listed), "version": "0.1.17"}}
-    given = files(tmp_path, drain_s=300, gateway=router)
+    given = files(tmp_path, stop_grace_s=300, gateway=router)
     gateway = directives(given["/etc/systemd/system/haproxy.service.d/b200kit.conf"])
     [stop] = gateway["ExecStop"]
     assert stop.endswith("rotation stop 300 $MAINPID")

@@ -127,7 +127,7 @@ def test_gpus_must_be_free_before_the_start_and_after_the_stop(tmp_path: Path) -
 
 
 def test_stop_waits_longer_than_the_engine_drains(tmp_path: Path) -> None:
-    given = files(tmp_path, drain_s=300)
+    given = files(tmp_path, stop_grace_s=300)
     config = yaml.safe_load(given["/etc/vllm/replica-0.yaml"])
     assert config["shutdown-timeout"] == 300
     assert int(directives(given[UNIT])["TimeoutStopSec"][0]) >= 315

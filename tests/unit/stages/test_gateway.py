@@ -139,8 +139,8 @@ def test_secrets_of_the_gateway_are_roots_alone_and_in_no_other_place(tmp_path: 
 def test_client_finds_the_gateway_by_its_own_certificate(tmp_path: Path) -> None:
     node = with_clients(settled(tmp_path)[0])
     document = serving.serving_document(node, node.layout())
-    assert document["gateway"] == "https://127.0.0.1:8000"
-    assert document["gateway_trust"] == PATHS.public
+    assert document.gateway == "https://127.0.0.1:8000"
+    assert document.gateway_trust == PATHS.public
 
 
 def test_new_configuration_is_tried_beside_the_running_one_first(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.serving_config import load
+from b200kit.node.lib.documents import to_bytes
+from b200kit.node.state.serving import Serving
 from b200kit.operations import named_files
 from b200kit.serving import smoke_dataset
 from b200kit.stages import serving, smoke
@@ -26,13 +29,13 @@ def written(folder: Path, *prompts: str) -> str:
     return str(path)
 
 
-def read_on_node(folder: Path, document: dict[str, Any], **change: object) -> Dataset:
+def read_on_node(folder: Path, document: Serving, **change: Any) -> Dataset:
     """What the node program makes of a serving.json."""
+    plan = replace(document.smoke.dataset, **change)
+    bare = replace(document, smoke=replace(document.smoke, dataset=plan), api_key_file=None)
     path = folder / "serving.json"
-    given = document["smoke"]["dataset"] | change
-    bare = {"smoke": document["smoke"] | {"dataset": given}, "api_key_file": None}
-    path.write_text(json.dumps(document | bare))
-    return load(path).smoke.dataset
+    path.write_bytes(to_bytes(bare))
+    return load(path).dataset
 
 
 def test_prompts_of_the_site_are_roots_alone_and_read_by_the_node_program(tmp_path: Path) -> None:
@@ -45,8 +48,8 @@ def test_prompts_of_the_site_are_roots_alone_and_read_by_the_node_program(tmp_pa
     there.write_text(machine.text(PROMPTS))
     document = serving.serving_document(node, node.layout())
     found = read_on_node(tmp_path, document, prompts=str(there))
-    assert document["smoke"]["dataset"]["prompts"] == PROMPTS
-    assert document["smoke"]["dataset"]["named"] == found.source.name
+    assert document.smoke.dataset.prompts == PROMPTS
+    assert document.smoke.dataset.named == found.source.name
     assert (found.shared, found.group, found.turns) == (0.5, 8, 2)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import cpulist
+from b200kit.node.lib.documents import unstructure
 from b200kit.operations import named_files
 from b200kit.run.node import StageFailed
 from b200kit.serving import warm_requests
@@ -29,7 +30,7 @@ MARK = {
 def document(tmp_path: Path, **changes: object) -> dict[str, object]:
     """serving.json of a node with these inventory keys."""
     node, _ = settled(tmp_path, **changes)
-    found: dict[str, object] = serving.serving_document(node, node.layout())
+    found: dict[str, object] = unstructure(serving.serving_document(node, node.layout()))
     return found
 
 
@@ -167,7 +168,7 @@ def test_system_prompts_are_roots_alone_and_named_to_the_warm_up(tmp_path: Path)
         b"You answer in one line.",
         0o600,
     )
-    assert warm_requests.warm(node)["system_prompts"] == [file.path]
+    assert warm_requests.warm(node).system_prompts == (file.path,)
     assert file in serving.desired(node, node.layout()).files
 
 

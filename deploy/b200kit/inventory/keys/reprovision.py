@@ -63,7 +63,7 @@ class Reprovision(Keys):
     """attempts of each level"""
     deadlines: Deadlines = Deadlines()
     """time for each level"""
-    drain_deadline_s: int = Field(120, ge=0, le=86_400)
+    repair_drain_s: int = Field(120, ge=0, le=86_400)
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""

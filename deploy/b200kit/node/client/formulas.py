@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from b200kit.node.client.percentiles import carries, deviation, interval, mean, note, percentile
 from b200kit.node.client.proportion import proportion
+from b200kit.node.state.serving import Objective
 
 FORMULAS: dict[str, str] = {
     "ttft": "first chunk with output, minus sent (content, reasoning or a tool call, or an empty"
@@ -73,35 +74,6 @@ class Timing:
     e2el: float
     gaps: tuple[float, ...]
     tpot: float | None
-
-
-@dataclass(frozen=True)
-class Objective:
-    """Goodput objectives in milliseconds; None = not asked. Share = how many must meet them."""
-
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-    e2el_ms: float | None = None
-    share: float = 0.95
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """What is asked, by metric."""
-        every = {"ttft": self.ttft_ms, "tpot": self.tpot_ms, "e2el": self.e2el_ms}
-        return {name: value for name, value in every.items() if value is not None}
-
-    def __str__(self) -> str:
-        """ttft <= 100 ms, tpot <= 100 ms."""
-        return ", ".join(f"{name} <= {value:g} ms" for name, value in self.limits.items())
-
-    def met_by(self, timing: Timing) -> bool:
-        """Whether one request meets all of them (TPOT of a one-token answer counts as 0)."""
-        pairs = (
-            (self.ttft_ms, timing.ttft),
-            (self.tpot_ms, timing.tpot or 0.0),
-            (self.e2el_ms, timing.e2el),
-        )
-        return all(limit is None or value * 1000 <= limit for limit, value in pairs)
 
 
 def timing(record: RequestRecord) -> Timing | None:

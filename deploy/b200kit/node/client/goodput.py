@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from b200kit.node.client import false_red
-from b200kit.node.client.formulas import Objective, Run
+from b200kit.node.client.formulas import Run
 from b200kit.node.client.proportion import proportion
+from b200kit.node.state.serving import Objective
 
 _LEAST_MISSED = 0.01
 """Misses that a pass leaves out where none is allowed."""

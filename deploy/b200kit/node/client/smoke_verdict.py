@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from b200kit.node.client import goodput
-from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.formulas import Run, coalesced_share, summary
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.lib.readings import unmeasured
+from b200kit.node.state.serving import Objective
 
 SCHEMA = "b200kit/smoke/1"
 QUEUED = 0.3

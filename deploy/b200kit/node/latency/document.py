@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from b200kit.node.client import smoke_verdict
 from b200kit.node.client.formulas import (
     FORMULAS,
-    Objective,
     RequestRecord,
     Run,
     Timing,
@@ -23,6 +22,7 @@ from b200kit.node.client.formulas import (
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.lib.readings import unmeasured
+from b200kit.node.state.serving import Objective
 
 NOT_ASKED = "no golden prompt was sent"
 MOST_REQUESTS = 2000

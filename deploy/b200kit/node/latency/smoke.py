@@ -19,13 +19,12 @@ from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint, Tally
 from b200kit.node.client.correctness import CorrectnessResult, check, version
-from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
-from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
+from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency import gateway_cpu_wait as gateway_wait
@@ -36,6 +35,7 @@ from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving import processes
+from b200kit.node.state.serving import DatasetPlan, SmokePlan
 
 NO_LOAD = "no load was sent"
 
@@ -83,7 +83,7 @@ class Smoke:
             self.salt,
             self.scale or (checked.scale if checked else Scale()),
             checked.ignores_eos if checked else True,
-            dataset=plan.dataset,
+            dataset=self.serving.dataset,
         )
 
     @property
@@ -163,7 +163,7 @@ class Smoke:
 
     def _carries(self, run: Run) -> bool:
         """Whether requests through the gateway carry the verdict; a sweep weighs them itself."""
-        return self.any_load or goodput.is_decided(run, self.plan.objective)
+        return self.any_load or goodput.is_decided(run, self.plan.goodput)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -184,7 +184,7 @@ class Smoke:
             Found(
                 taken_at=timestamp.now(),
                 paths=self.paths,
-                objective=self.plan.objective,
+                objective=self.plan.goodput,
                 health=self.watch.health(),
                 limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(factor),
                 correctness=self.correctness.problems
@@ -222,7 +222,7 @@ class Smoke:
             "max_num_seqs": serving.max_num_seqs,
             "max_model_len": serving.max_model_len,
             "max_num_batched_tokens": serving.max_num_batched_tokens,
-            "objective": dataclasses.asdict(plan.objective),
+            "objective": dataclasses.asdict(plan.goodput),
             "same_text": self.correctness.same_text if self.correctness else None,
             "server_ages_s": processes.ages_s(self.units),
             "libraries": processes.libraries(self.units),
@@ -255,7 +255,7 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
-    plan = dataclasses.replace(plan, dataset=Dataset()) if options.random_words else plan
+    plan = dataclasses.replace(plan, dataset=DatasetPlan()) if options.random_words else plan
     if plan.longest > serving.max_model_len:
         turns = f" in {plan.dataset.turns} turns" if plan.dataset.turns > 1 else ""
         raise ConfigError(

@@ -65,7 +65,7 @@ def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
 def _ask(serving: Serving, options: argparse.Namespace, result: str) -> Ask:
     # Its prompts get the chat template on top; ours are calibrated to the whole.
     tokens = max(1, options.input_tokens - round(_template(serving)))
-    objective = asdict(serving.smoke.objective)
+    objective = asdict(serving.smoke.goodput)
     return Ask(
         url=serving.gateway,
         model=serving.model,
@@ -98,8 +98,8 @@ def _execute(command: list[str], serving: Serving, within_s: float) -> str:
     own = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     if serving.api_key:
         own["OPENAI_API_KEY"] = serving.api_key
-    if serving.trust:
-        own["SSL_CERT_FILE"] = serving.trust
+    if serving.gateway_trust:
+        own["SSL_CERT_FILE"] = serving.gateway_trust
     try:
         done = subprocess.run(
             [*first, *command], env=os.environ | own, capture_output=True, text=True,

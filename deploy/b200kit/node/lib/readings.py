@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,12 @@ def reason(value: object) -> str | None:
         return None
     found = value["unmeasured"]
     return found if isinstance(found, str) and found else "no reason given"
+
+
+def short(value: object) -> str:
+    """A value for a message, cut to what fits one, however deep it is."""
+    text = reprlib.repr(value) if isinstance(value, dict | list) else repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def attempt(read: Callable[[], Any]) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.state.serving import Replica
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.lib import hard_timeout, program
+from b200kit.node.lib import documents, hard_timeout, program
+from b200kit.node.lib.documents import Malformed
+from b200kit.node.state.serving import Serving
 
 HELD, UNKNOWN = 1, 2
 """Exit status: a process holds a GPU; who holds them could not be found out."""
@@ -44,19 +46,13 @@ def main(args: list[str]) -> int:
     parser.add_argument("--deadline", type=float, default=30.0, help="seconds to wait")
     options = parser.parse_args(args)
     try:
-        uuids = uuids_of(options.config, options.replica)
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        why = f"{type(error).__name__}: {error}"
-        print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
+        replicas = documents.load(Serving, options.config).replicas
+        uuids = next(one.uuids for one in replicas if one.index == options.replica)
+    except (OSError, Malformed, StopIteration) as error:
+        why = str(error) or f"{options.config} has no replica {options.replica}"
+        print(f"gpu-free: which GPUs is unknown: {why}", file=sys.stderr)
         return UNKNOWN
     return wait(uuids, options.deadline, ask_reader)
-
-
-def uuids_of(config: Path, replica: int) -> list[str]:
-    """The UUIDs of a replica's GPUs from serving.json; raises when it does not say."""
-    replicas = json.loads(config.read_text(encoding="utf-8"))["replicas"]
-    uuids = {entry["index"]: entry["uuids"] for entry in replicas}
-    return [str(uuid) for uuid in uuids[replica]]
 
 
 def wait(uuids: Sequence[str], deadline_s: float, ask: Ask) -> int:

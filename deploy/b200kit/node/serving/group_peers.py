@@ -11,7 +11,6 @@ whole works is what the head's warm-up proves.
 from __future__ import annotations
 
 import argparse
-import json
 import pwd
 import subprocess
 import sys
@@ -20,8 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Malformed
 from b200kit.node.lib.main_pid import MainPid, MainPidGone
 from b200kit.node.serving.sockets import connected
+from b200kit.node.state.serving import Serving
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 EVERY_S = 2.0
@@ -45,9 +47,11 @@ class Member:
 
 
 def load(path: Path) -> Member:
-    """The group of this node; raises KeyError, TypeError or ValueError where there is none."""
-    group = json.loads(path.read_text())["group"]
-    return Member(group["unit"], pwd.getpwnam(group["user"]).pw_uid, tuple(group["peers"]))
+    """The group of this node; raises OSError, KeyError or Malformed where there is none."""
+    group = documents.load(Serving, path).group
+    if group is None:
+        raise Malformed(f"{path} names no group")
+    return Member(group.unit, pwd.getpwnam(group.user).pw_uid, group.peers)
 
 
 def wait(
@@ -85,8 +89,8 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     try:
         member = load(options.config)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        print(f"peers: {options.config} names no group: {error!r}", file=sys.stderr)
+    except (OSError, KeyError, Malformed) as error:
+        print(f"peers: {error}", file=sys.stderr)
         return 2
     if options.watch:
         return _watch(member)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from b200kit.node.lib.documents import Range
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watch import Fault
@@ -27,8 +28,8 @@ class Rules:
     """*mends*: levels that the inventory allows. At most *mend_most* within *mend_window_s*."""
 
     mends: tuple[str, ...] = ()
-    mend_most: int = 2
-    mend_window_s: float = 3600.0
+    mend_most: Annotated[int, Range(0)] = 2
+    mend_window_s: Annotated[float, Range(0, above=True)] = 3600.0
 
 
 @dataclass(frozen=True)

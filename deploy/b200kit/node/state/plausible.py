@@ -21,8 +21,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from b200kit.node.lib.readings import unmeasured
-from b200kit.node.state.view import short
+from b200kit.node.lib.readings import short, unmeasured
 
 Vet = Callable[[Any], Any]
 """A value to itself, or to the unmeasured reading in its place. Never changes its argument."""

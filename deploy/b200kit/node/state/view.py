@@ -114,7 +114,7 @@ class View:
         if kind is float and type(value) is int:
             return kind(value)  # type: ignore[call-arg]
         where = _path(self._above, (*self._keys, *keys))
-        self._raise(keys, f"{where or 'document'} is {short(value)}, no {kind.__name__}")
+        self._raise(keys, f"{where or 'document'} is {readings.short(value)}, no {kind.__name__}")
 
     def known(self, kind: type[T], *keys: Key) -> T | None:
         """The value below as `kind`, or None where there is none to go by."""
@@ -176,13 +176,7 @@ def _gone(above: object, path: str, error: Exception) -> Unmeasured:
     """Why there is no value at a path."""
     if isinstance(error, LookupError):
         return Missing(f"{path} is not in the document")
-    return Absent(f"{path} cannot be read: {short(above)} is above it")
-
-
-def short(value: object) -> str:
-    """A value for a message, cut to what fits one, however deep it is."""
-    text = reprlib.repr(value) if isinstance(value, dict | list) else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return Absent(f"{path} cannot be read: {readings.short(above)} is above it")
 
 
 class GpuView(View):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
+from b200kit.node.lib.documents import Range
 from b200kit.node.state.verdict import Finding, Status, Verdict
 
 SCHEMA = "b200kit/watch/1"
@@ -25,9 +26,9 @@ Touched = Callable[[Finding], tuple[int, ...]]
 class Rules:
     """A fault counts when `confirm` of the last `looks` saw it; `clear` looks without it end it."""
 
-    confirm: int = 2
-    looks: int = 3
-    clear: int = 3
+    confirm: Annotated[int, Range(1)] = 2
+    looks: Annotated[int, Range(1)] = 3
+    clear: Annotated[int, Range(1)] = 3
 
 
 @dataclass(frozen=True)

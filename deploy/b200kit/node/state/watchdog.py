@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
+from b200kit.node.lib.documents import Range
 from b200kit.node.state import engine_probe
 
 SCHEMA = "b200kit/watchdog-state/1"
@@ -34,13 +35,13 @@ class Rules:
     it is not restarted any more.
     """
 
-    interval_s: float = 15.0
-    deadline_s: float = 20.0
-    strikes: int = 2
-    stall_s: float = 60.0
-    ejections: int = 3
-    window_s: float = 3600.0
-    slower: float = 3.0
+    interval_s: Annotated[float, Range(0, above=True)] = 15.0
+    deadline_s: Annotated[float, Range(0, above=True)] = 20.0
+    strikes: Annotated[int, Range(1)] = 2
+    stall_s: Annotated[float, Range(0, above=True)] = 60.0
+    ejections: Annotated[int, Range(1)] = 3
+    window_s: Annotated[float, Range(0, above=True)] = 3600.0
+    slower: Annotated[float, Range(1, above=True)] = 3.0
 
 
 class Outcome(str, Enum):

@@ -53,7 +53,7 @@ def close(node: Node) -> str:
 
 def _stop_s(node: Node) -> int:
     """A stop lets open streams end, one unit after another."""
-    return 120 + (node.spec.drain_s + 60) * (node.spec.replicas + 1)
+    return 120 + (node.spec.stop_grace_s + 60) * (node.spec.replicas + 1)
 
 
 def _run(node: Node, words: str) -> str:

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from b200kit import engines
 from b200kit.inventory.keys.gateway import SERVED, Gateway, Router, floor
@@ -20,6 +19,7 @@ from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import File
+from b200kit.node.state.serving import RollingRestartPlan
 from b200kit.run.render import render
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
@@ -192,20 +192,20 @@ def _refusal(code: str, message: str) -> str:
     return "'" + json.dumps({"error": error}).replace("}}", "} }") + "'"
 
 
-def document(spec: NodeSpec) -> dict[str, Any]:
-    """Keys of serving.json: where the endpoint is found on its own node, and how it is rolled."""
-    secure = spec.gateway.certificate is not None
-    at = f"{_reachable(spec.gateway_bind)}:{spec.gateway_port}"
+def address(spec: NodeSpec) -> str:
+    """URL of the endpoint as its own node reaches it."""
+    scheme = "https" if spec.gateway.certificate is not None else "http"
+    return f"{scheme}://{_reachable(spec.gateway_bind)}:{spec.gateway_port}"
+
+
+def rolling_restart(spec: NodeSpec) -> RollingRestartPlan:
+    """How replicas are restarted one after the other behind the gateway."""
     counted = engines.get(spec.engine).metrics
-    return {
-        "gateway": f"{'https' if secure else 'http'}://{at}",
-        "gateway_trust": PATHS.public if secure else None,
-        "rolling_restart": {
-            "min_available": floor(spec.min_available, spec.replicas),
-            "drain_s": spec.drain_deadline_s,
-            "in_flight": [counted[name] for name in ("running", "waiting") if name in counted],
-        },
-    }
+    return RollingRestartPlan(
+        min_available=floor(spec.min_available, spec.replicas),
+        restart_drain_s=spec.restart_drain_s,
+        in_flight=tuple(counted[name] for name in ("running", "waiting") if name in counted),
+    )
 
 
 def _reachable(bind: str) -> str:

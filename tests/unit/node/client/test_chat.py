@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
-from b200kit.node.client.formulas import Objective as Slo
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
 from b200kit.node.client.http import Deadlines
+from b200kit.node.state.serving import Objective as Slo
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running

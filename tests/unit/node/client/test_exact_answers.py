@@ -16,15 +16,9 @@ from typing import Any
 import pytest
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
-from b200kit.node.client.formulas import (
-    Objective,
-    RequestRecord,
-    Run,
-    summary,
-    timing,
-    tokens_per_chunk,
-)
+from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
 from b200kit.node.client.http import Deadlines
+from b200kit.node.state.serving import Objective
 from tests.unit.node.client.scores import (
     DONE,
     HEAD,

@@ -10,7 +10,6 @@ from b200kit.node.client.formulas import (
     FORMULAS,
     METRICS,
     Chunk,
-    Objective,
     RequestRecord,
     Run,
     connect_delay,
@@ -19,6 +18,7 @@ from b200kit.node.client.formulas import (
     timing,
     tokens_per_chunk,
 )
+from b200kit.node.state.serving import Objective
 
 # sent at 10.000; role-only at 10.019; output at 10.020, 10.030, 10.045; finish in the last
 PLAIN = RequestRecord(

@@ -19,6 +19,7 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.serving_config import Serving, load
 from tests.messages import assert_message
 from tests.subtests import in_subtests
+from tests.unit import serving_document
 from tests.unit.node.client.golden_answers import another, answers, changed, less_sure, replies
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
@@ -82,14 +83,8 @@ def test_reference_holds_for_its_own_configuration_only(
 
 def serving(tmp_path: Path, url: str) -> Serving:
     """What the node serves."""
-    path = tmp_path / "serving.json"
-    document = {
-        "model": MODEL, "engine": "x", "gateway": url, "replicas": [], "max_num_seqs": 8,
-        "max_model_len": 4096, "max_num_batched_tokens": 2048, "golden_for": "this",
-        "smoke": {"golden_tokens": 8},
-    }  # fmt: skip
-    path.write_text(json.dumps(document))
-    return load(path)
+    asked = {"golden_for": "this", "smoke": {"golden_tokens": 8}}
+    return load(serving_document.written(tmp_path, url, [], **asked))
 
 
 def checked(tmp_path: Path, fault: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
@@ -17,6 +17,7 @@ from b200kit.node.client.smoke_verdict import (
     gateway_overhead,
     judge,
 )
+from b200kit.node.state.serving import Objective
 from tests.messages import assert_message
 from tests.unit.node.client import golden_answers
 

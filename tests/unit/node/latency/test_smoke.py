@@ -26,6 +26,7 @@ from b200kit.node.serving import processes
 from b200kit.tuning.run import OF_A_CELL
 from tests.lab.standin.knobs import Knobs
 from tests.messages import assert_message
+from tests.unit import serving_document
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 KEYS = Path(__file__).parents[3] / "data" / "vllm-bench-keys.txt"
@@ -60,22 +61,7 @@ SMOKE = {
 
 def config(tmp_path: Path, url: str, **change: object) -> Path:
     """A serving.json whose only replica and gateway are this server; objectives never missed."""
-    document = {
-        "model": MODEL,
-        "engine": "stand-in",
-        "stand_in": True,
-        "gateway": url,
-        "api_key_file": None,
-        "replicas": [{"index": 0, "url": url, "unit": "vllm@0.service"}],
-        "max_num_seqs": 8,
-        "max_model_len": 4096,
-        "max_num_batched_tokens": 2048,
-        "smoke": SMOKE,
-        "client_cpus": None,
-    }
-    path = tmp_path / "serving.json"
-    path.write_text(json.dumps(document | change))
-    return path
+    return serving_document.written(tmp_path, url, **{"stand_in": True, "smoke": SMOKE, **change})
 
 
 def smoke(

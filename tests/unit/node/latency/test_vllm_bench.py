@@ -14,6 +14,7 @@ from b200kit.node.client.dataset.words import Scale
 from b200kit.node.latency import vllm_bench, vllm_bench_command
 from b200kit.node.latency.vllm_bench_command import Ask
 from tests.messages import assert_message
+from tests.unit import serving_document
 
 # The options and metric names in vllm/benchmarks/serve.py of 0.32.0 and 0.33.0 that matter here.
 NEW = " ".join(
@@ -63,15 +64,9 @@ def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
 
 def serving(tmp_path: Path, **changes: object) -> Path:
     """A serving.json of one replica."""
-    document = {
-        "model": "llama", "engine": "vllm 0.32.0 (cpu)", "gateway": "http://127.0.0.1:8000",
-        "replicas": [], "max_num_seqs": 8, "max_model_len": 4096, "max_num_batched_tokens": 2048,
-        "api_key_file": str(tmp_path / "key"), **changes,
-    }  # fmt: skip
     (tmp_path / "key").write_text("canary-key-1234")
-    path = tmp_path / "serving.json"
-    path.write_text(json.dumps(document))
-    return path
+    known = {"model": "llama", "engine": "vllm 0.32.0 (cpu)", "api_key_file": str(tmp_path / "key")}
+    return serving_document.written(tmp_path, "http://127.0.0.1:8000", [], **{**known, **changes})
 
 
 def engine(tmp_path: Path, script: str, source: str = NEW) -> Path:

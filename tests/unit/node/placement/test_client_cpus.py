@@ -33,4 +33,4 @@ def test_client_gets_the_cpus_that_nobody_has(
     own = node.spec.gateway.replace(cpus=gateway)
     node.spec = node.spec.replace(client_cpus=asked, gateway=own)
     monkeypatch.setattr(layout, "reserved", lambda state, replicas: left)
-    assert serving.serving_document(node, node.layout())["client_cpus"] == given
+    assert serving.serving_document(node, node.layout()).client_cpus == given

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.renewal.hindrance import Standing, hindrance
 from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.state.serving import Replica
 from tests.subtests import in_subtests
 
 UP = (Server("vllm0", "UP", 0), Server("vllm1", "UP", 0))
 SERVES = Standing(UP)
-REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service") for n in (0, 1)]
+REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n in (0, 1)]
 
 
 @in_subtests(

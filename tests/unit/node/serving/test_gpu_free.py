@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import pytest
 from b200kit.node.serving import gpu_free, gpu_holders
 from b200kit.node.serving.gpu_free import HELD, UNKNOWN, Held, ask_reader, wait
 from tests.messages import PYTHON, assert_message
+from tests.unit import serving_document
 from tests.unit.lab.shim_kit import facts
 from tests.unit.node.conftest import Nvml
 
@@ -31,10 +31,7 @@ def sleeper() -> Iterator[int]:
 
 def config(folder: Path, *uuids: str) -> Path:
     """A serving.json with these GPUs for replica 1."""
-    replicas = [{"index": 0, "uuids": []}, {"index": 1, "uuids": list(uuids)}]
-    path = folder / "serving.json"
-    path.write_text(json.dumps({"replicas": replicas}))
-    return path
+    return serving_document.written(folder, "http://127.0.0.1:8000", [(), uuids])
 
 
 def run(path: Path, replica: int = 1) -> int:

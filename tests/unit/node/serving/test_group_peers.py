@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import socket
@@ -15,6 +14,7 @@ from b200kit.node.lib.main_pid import MainPidGone
 from b200kit.node.serving import group_peers
 from b200kit.node.serving.sockets import address, connected
 from tests.subtests import in_subtests
+from tests.unit import serving_document
 
 HEAD = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout\n"
@@ -84,9 +84,8 @@ def test_peer_is_lost_only_after_two_looks_in_a_row() -> None:
 
 def test_own_connections_are_found_in_the_real_tables(tmp_path: Path) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
-    document = {"group": {"unit": "vllm@0.service", "user": user, "peers": ["127.0.0.1"]}}
-    config = tmp_path / "serving.json"
-    config.write_text(json.dumps(document))
+    group = {"unit": "vllm@0.service", "user": user, "peers": ["127.0.0.1"]}
+    config = serving_document.written(tmp_path, "http://127.0.0.1:8000", group=group)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.connect(server.getsockname())
         assert group_peers.load(config).missing() == []
@@ -97,7 +96,6 @@ def test_own_connections_are_found_in_the_real_tables(tmp_path: Path) -> None:
 def test_node_without_a_group_is_told_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = tmp_path / "serving.json"
-    config.write_text("{}")
+    config = serving_document.written(tmp_path, "http://127.0.0.1:8000")
     assert group_peers.main(["--config", str(config), "--watch"]) == 2
     assert "names no group" in capsys.readouterr().err

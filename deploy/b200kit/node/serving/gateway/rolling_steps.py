@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from b200kit.node.client import correctness, engine_metrics
-from b200kit.node.client.serving_config import Replica, Serving
+from b200kit.node.client.serving_config import Serving
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.state.serving import Replica
 
 EVERY_S = 0.2
 # Two empty looks in a row: a request may be between the gateway and the engine.
@@ -95,7 +96,7 @@ class RollingRestart:
         else:
             await self._back(replica, name)
             say(f"{message} and back in rotation")
-        times = {"drain_s": drained - began, "restart_s": warm - drained}
+        times = {"drained_s": drained - began, "restart_s": warm - drained}
         return {"replica": index, **{key: round(value, 2) for key, value in times.items()}}
 
     async def _unseen(self, replica: Replica) -> dict[str, object]:
@@ -104,7 +105,7 @@ class RollingRestart:
         self._start(replica)
         await self._check(replica)
         say(f"{server_name(replica)}: warm; the gateway does not know it yet")
-        return {"replica": replica.index, "drain_s": 0.0, "restart_s": self.clock() - began}
+        return {"replica": replica.index, "drained_s": 0.0, "restart_s": self.clock() - began}
 
     def _start(self, replica: Replica) -> None:
         problem = self.start(replica.unit, self.serving.warm.timeout_s + 120)
@@ -131,7 +132,7 @@ class RollingRestart:
 
         The gateway does not count those of its process before a reload; the engine does.
         """
-        drain_s = self.serving.rolling_restart.drain_s
+        drain_s = self.serving.rolling_restart.restart_drain_s
         limit, quiet = self.clock() + drain_s, 0
         while True:
             open_now = max(self._sessions(name), await self._running(replica))

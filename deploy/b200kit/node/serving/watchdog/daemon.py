@@ -52,7 +52,7 @@ def watched(serving: Serving, edges: Edges) -> list[Watched]:
             acts=edges,
             directory=edges.directory,
             restart_within_s=serving.warm.timeout_s + _STOP_S,
-            drain_s=serving.rolling_restart.drain_s,
+            restart_drain_s=serving.rolling_restart.restart_drain_s,
         )
         for replica in serving.replicas
     ]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.events.spool import Spool
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
@@ -23,6 +22,7 @@ from b200kit.node.serving.gateway.rolling_restart import LOCK
 from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.state import watch
 from b200kit.node.state.event import Event
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen

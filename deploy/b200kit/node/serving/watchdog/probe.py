@@ -25,8 +25,8 @@ from b200kit.node.client.golden.prompts import PROMPTS
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.state.pace import Pace, Reading
+from b200kit.node.state.serving import WatchdogPlan
 from b200kit.node.state.watchdog import Outcome
 
 # Answers that say "later", not "wrong".

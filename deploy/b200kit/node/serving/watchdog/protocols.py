@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state.event import Event
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.watchdog import Seen
 
 

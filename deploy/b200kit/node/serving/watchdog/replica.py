@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from b200kit.node.client.serving_config import Replica
 from b200kit.node.lib import boot_clock, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts, Probes
 from b200kit.node.state import watchdog
 from b200kit.node.state.event import Event, Remediation
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
 
@@ -37,7 +37,7 @@ class Watched:
     acts: Acts
     directory: Path
     restart_within_s: float
-    drain_s: float = 600.0
+    restart_drain_s: float = 600.0
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     standing: Standing = field(default_factory=Standing)
     busy: bool = False
@@ -158,7 +158,7 @@ class Watched:
 
     async def _drain(self) -> None:
         """Let the requests of one that still answers end, for as long as a drain may take."""
-        end = self.clock().seconds + self.drain_s
+        end = self.clock().seconds + self.restart_drain_s
         while not await self.prober.is_idle() and self.clock().seconds < end:
             await asyncio.sleep(_EVERY_S)
 

@@ -31,7 +31,8 @@ from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.wire import Request
 from tests.messages import PORT, TOOK, assert_message
 from tests.subtests import in_subtests
-from tests.unit.node.client.server_thread import MODEL, fast, running
+from tests.unit import serving_document
+from tests.unit.node.client.server_thread import fast, running
 
 ROUNDS = re.compile(r"(?<=p50 ).* ms")
 
@@ -46,21 +47,10 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def config(tmp_path: Path, url: str, **plan: object) -> Path:
     """A serving.json with small limits, so that a round is short."""
-    document = {
-        "model": MODEL,
-        "engine": "stand-in",
-        "stand_in": True,
-        "gateway": url,
-        "replicas": [{"index": 0, "url": url, "unit": "vllm@0.service"}],
-        "max_num_seqs": 4,
-        "max_model_len": 512,
-        "max_num_batched_tokens": 256,
-        # any two rounds agree: the machine that runs the tests may be busy
-        "warm": {"timeout_s": 60, "tolerance": 1.0, "max_rounds": 3, **plan},
-    }
-    path = tmp_path / "serving.json"
-    path.write_text(json.dumps(document))
-    return path
+    # any two rounds agree: the machine that runs the tests may be busy
+    warm = {"timeout_s": 60, "tolerance": 1.0, "max_rounds": 3, **plan}
+    sizes = {"max_num_seqs": 4, "max_model_len": 512, "max_num_batched_tokens": 256}
+    return serving_document.written(tmp_path, url, stand_in=True, warm=warm, **sizes)
 
 
 def run(

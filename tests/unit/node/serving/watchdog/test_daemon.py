@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.serving_config import Replica, WatchdogPlan
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog import daemon, sd_notify
 from b200kit.node.serving.watchdog import hang_evidence as evidence
@@ -23,6 +22,7 @@ from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.probe import Found, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.event import Event
+from b200kit.node.state.serving import Replica, WatchdogPlan
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
@@ -210,7 +210,7 @@ class Node:
 
 def watched(node: Node, directory: Path) -> Watched:
     """Replica 0 of it, as a watchdog that has just started has it."""
-    replica = Replica(0, "http://127.0.0.1:1", "vllm@0.service")
+    replica = Replica(0, "http://127.0.0.1:1", "vllm@0.service", ())
     one = Watched(replica, RULES, node, node, directory, 1.0)
     one.recall()
     return one

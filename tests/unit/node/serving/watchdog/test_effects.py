@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.client.serving_config import Replica, load
+from b200kit.node.client.serving_config import load
 from b200kit.node.facts import processes
 from b200kit.node.lib import journal
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.watchdog import daemon, effects, hang_evidence, sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.state.serving import Replica
 from b200kit.node.state.watchdog import Seen
 from tests.messages import assert_message
-from tests.unit.node.client.server_thread import MODEL, running
+from tests.unit import serving_document
+from tests.unit.node.client.server_thread import running
 
 SYSTEMCTL = """#!/bin/sh
 echo "$@" >> {log}
@@ -28,7 +30,7 @@ restart) {restart};;
 esac
 """
 SHOWN = "ActiveState=active InvocationID=abc ControlGroup=/system.slice/x MainPID=7 NRestarts=0"
-REPLICA = Replica(0, "http://127.0.0.1:1", "vllm@0.service")
+REPLICA = Replica(0, "http://127.0.0.1:1", "vllm@0.service", ())
 Systemctl = Callable[..., Path]
 
 
@@ -167,18 +169,8 @@ def test_two_replicas_are_watched_until_the_configuration_is_replaced(
 
 def document(url: str) -> dict[str, object]:
     """A serving.json with two replicas behind one server."""
-    return {
-        "model": MODEL,
-        "engine": "stand-in",
-        "gateway": url,
-        "replicas": [
-            {"index": number, "url": url, "unit": f"vllm@{number}.service"} for number in (0, 1)
-        ],
-        "max_num_seqs": 4,
-        "max_model_len": 512,
-        "max_num_batched_tokens": 256,
-        "watchdog": {"interval_s": 0.05, "deadline_s": 300},
-    }
+    rules = {"interval_s": 0.05, "deadline_s": 300}
+    return serving_document.document(url, [(), ()], watchdog={"rules": rules})
 
 
 def test_a_bad_configuration_is_one_line(

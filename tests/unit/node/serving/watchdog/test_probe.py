@@ -10,9 +10,9 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.state.pace import Pace
+from b200kit.node.state.serving import WatchdogPlan
 from b200kit.node.state.watchdog import Outcome, Rules
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running

@@ -1,0 +1,310 @@
+"""Documents as classes: one strict way from foreign JSON to a dataclass, and one back.
+
+A document is a frozen dataclass; its annotations say what each key may be, and `Annotated` with a
+`Range` or `Pattern` what values a key may have. `schema`, a class variable, names its version:
+
+    @dataclass(frozen=True)
+    class Mark:
+        schema: ClassVar[str] = "b200kit/mark/1"
+        who: str
+        at: Annotated[float, Range(0)]
+        why: str = ""
+
+Bytes are refused that are too many, too deep, name a key twice or hold NaN or Infinity; a document
+is refused whose schema is another one, that lacks a key without default, that has a key nobody
+knows, or whose value is of another type or out of range. `Malformed` says where, on one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import types
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from b200kit.node.lib.readings import short
+
+T = TypeVar("T")
+Structure = Callable[[Any, str], Any]
+"""A value of JSON and its path, to the value of a type; raises Malformed."""
+MOST_BYTES = 64 << 10
+MOST_DEPTH = 64
+"""Lists and objects in one another: Python's own limit depends on who calls."""
+
+
+class Malformed(ValueError):
+    """A document cannot be used: where, and why, on one line."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` to `most`; above `least` only, where `above` says so."""
+
+    least: float = float("-inf")
+    most: float = float("inf")
+    above: bool = False
+
+    def fault(self, value: float) -> str:
+        """What is wrong with a value; empty where nothing is."""
+        if value < self.least or (self.above and value == self.least):
+            return f"must be {'above' if self.above else 'at least'} {self.least:g}"
+        return f"must be at most {self.most:g}" if value > self.most else ""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Texts that a regular expression matches as a whole. ASCII classes, whatever the script."""
+
+    expression: str
+
+    def fault(self, value: str) -> str:
+        """What is wrong with a value; empty where nothing is."""
+        found = re.fullmatch(self.expression, value, re.ASCII)
+        return "" if found else f"must be as {self.expression}"
+
+
+def parse(raw: bytes | str, most: int = MOST_BYTES) -> Any:
+    """The value of foreign JSON. Raises Malformed."""
+    if len(raw) > most:
+        raise Malformed(f"larger than {most} bytes")
+    try:
+        text = raw if isinstance(raw, str) else raw.decode()
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError:
+        raise Malformed("nested too deeply") from None
+    except Malformed:
+        raise
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from None
+    if _is_deeper(value, MOST_DEPTH):
+        raise Malformed("nested too deeply")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Malformed(f"key {short(twice)} is there twice")
+    return found
+
+
+def _no_constant(word: str) -> None:
+    raise Malformed(f"{word} is no number of JSON")
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    below = [value]
+    for _ in range(most):
+        below = [
+            inner
+            for outer in below
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not below:
+            return False
+    return True
+
+
+def read(path: Path, most: int = MOST_BYTES) -> Any:
+    """The value of a JSON file that another user wrote, whose links lead us nowhere.
+
+    Raises FileNotFoundError, and Malformed with the file's name for whatever else is wrong.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Malformed("no plain file")
+            return parse(file.read(most + 1), most)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Malformed(f"{path}: {error.strerror}") from error
+    except Malformed as error:
+        raise Malformed(f"{path}: {error}") from None
+
+
+def load(kind: type[T], path: Path, most: int = MOST_BYTES) -> T:
+    """The document of a file. Raises FileNotFoundError, and Malformed with file and key."""
+    value = read(path, most)
+    try:
+        return structure(kind, value)
+    except Malformed as error:
+        raise Malformed(f"{path}: {error}") from None
+
+
+def structure(kind: type[T], value: object) -> T:
+    """The document of a value of JSON. Raises Malformed with the key."""
+    made: Any = kind  # mypy takes type[T] for nothing that a cache may hold
+    found: T = _structure(made)(value, "")
+    return found
+
+
+def unstructure(value: Any) -> Any:
+    """Plain JSON of a document, or of a value in one."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: unstructure(getattr(value, f.name)) for f in fields(value) if _kept(f)}
+        schema = getattr(value, "schema", None)
+        return {"schema": schema, **own} if isinstance(schema, str) else own
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: unstructure(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return [unstructure(inner) for inner in value]
+    return value
+
+
+def to_bytes(value: Any) -> bytes:
+    """The file of a document."""
+    return json.dumps(unstructure(value), indent=1, sort_keys=True).encode()
+
+
+def _kept(one: Field[Any]) -> bool:
+    """Whether a field is in the document: what is computed or for this process alone is not."""
+    return one.init and one.metadata.get("document", True) is not False
+
+
+@cache
+def _structure(kind: Any) -> Structure:
+    """How values become those of a type, made once a type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _limited(_structure(arguments[0]), arguments[1:])
+    if origin in (Union, types.UnionType):
+        return _union(arguments)
+    if origin is Literal:
+        return _one_of(arguments, lambda value: value)
+    if origin in (list, tuple, frozenset, Collection):
+        return _many(tuple if origin is Collection else origin, _structure(arguments[0]))
+    if origin in (dict, Mapping):
+        return _table(_structure(arguments[1]) if arguments else _anything)
+    if is_dataclass(kind):
+        return _document(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _one_of([one.value for one in kind], kind)
+    if kind in (Any, object):
+        return _anything
+    return _plain(kind)
+
+
+def _anything(value: Any, where: str) -> Any:
+    del where
+    return value
+
+
+def _plain(kind: type) -> Structure:
+    def one(value: Any, where: str) -> Any:
+        if type(value) is kind:
+            return value
+        if kind is float and type(value) is int:
+            return float(value)
+        raise _other(value, where, _WORDS.get(kind, kind.__name__))
+
+    return one
+
+
+_WORDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    dict: "an object", list: "a list", type(None): "null",
+}  # fmt: skip
+
+
+def _other(value: Any, where: str, words: str) -> Malformed:
+    return Malformed(f"{where or 'the document'} must be {words}, not {short(value)}")
+
+
+def _limited(one: Structure, limits: tuple[Any, ...]) -> Structure:
+    def limited(value: Any, where: str) -> Any:
+        found = one(value, where)
+        for limit in limits:
+            if why := limit.fault(found):
+                raise Malformed(f"{where} {why}, not {short(value)}")
+        return found
+
+    return limited
+
+
+def _union(kinds: tuple[Any, ...]) -> Structure:
+    others = [_structure(kind) for kind in kinds if kind is not type(None)]
+
+    def one(value: Any, where: str) -> Any:
+        if value is None and len(others) < len(kinds):
+            return None
+        for other in others[:-1]:
+            try:
+                return other(value, where)
+            except Malformed:
+                continue
+        return others[-1](value, where)
+
+    return one
+
+
+def _one_of(words: Collection[Any], made: Callable[[Any], Any]) -> Structure:
+    def one(value: Any, where: str) -> Any:
+        if any(value == word and type(value) is type(word) for word in words):
+            return made(value)
+        raise _other(value, where, f"one of {', '.join(map(str, words))}")
+
+    return one
+
+
+def _many(made: Callable[[Any], Any], one: Structure) -> Structure:
+    def many(value: Any, where: str) -> Any:
+        if type(value) is not list:
+            raise _other(value, where, "a list")
+        return made(one(inner, f"{where}[{number}]") for number, inner in enumerate(value))
+
+    return many
+
+
+def _table(one: Structure) -> Structure:
+    def table(value: Any, where: str) -> Any:
+        if type(value) is not dict:
+            raise _other(value, where, "an object")
+        return {key: one(inner, f"{where}.{key}".lstrip(".")) for key, inner in value.items()}
+
+    return table
+
+
+def _document(kind: Any) -> Structure:
+    hints = get_type_hints(kind, include_extras=True)
+    keys = {f.name: _structure(hints[f.name]) for f in fields(kind) if _kept(f)}
+    needed = {
+        f.name
+        for f in fields(kind)
+        if _kept(f) and f.default is MISSING and f.default_factory is MISSING
+    }
+    schema = getattr(kind, "schema", None)
+
+    def document(value: Any, where: str) -> Any:
+        if type(value) is not dict:
+            raise _other(value, where, "an object")
+        given = dict(value)
+        if isinstance(schema, str) and (found := given.pop("schema", None)) != schema:
+            raise Malformed(f"{where}: ".lstrip(": ") + f"of schema {short(found)}, not {schema}")
+        below = f"{where}." if where else ""
+        for key in given:
+            if key not in keys:
+                raise Malformed(f"{below}{key}: nobody knows this key")
+        if absent := needed - given.keys():
+            raise Malformed(f"{below}{min(absent)} is missing")
+        try:
+            return kind(**{key: keys[key](given[key], f"{below}{key}") for key in given})
+        except Malformed:
+            raise
+        except ValueError as error:  # what a class finds wrong with its values together
+            raise Malformed(f"{below}{error}") from None
+
+    return document
