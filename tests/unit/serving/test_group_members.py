@@ -88,7 +88,7 @@ def test_node_by_itself_has_nothing_of_it(tmp_path: Path) -> None:
     given = files(node)
     assert WATCHING not in given
     assert "IPAddressAllow" not in given[DROP_IN]
-    assert "group" not in json.loads(given[serving.SERVING])
+    assert json.loads(given[serving.SERVING])["group"] is None
 
 
 def test_head_watches_all_and_a_follower_its_head(head: Node, tmp_path: Path) -> None:

@@ -125,24 +125,17 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
         "watchdog"
     ]
     assert found == {
-        "interval_s": 5.0,
-        "deadline_s": 20.0,
-        "strikes": 2,
-        "stall_s": 60.0,
-        "ejections": 2,
-        "window_s": 3600.0,
-        "slower": 3.0,
-        "confirm": 2,
-        "looks": 3,
-        "clear": 3,
-        "mends": [],
-        "mend_most": 2,
-        "mend_window_s": 3600.0,
+        "rules": {
+            "interval_s": 5.0, "deadline_s": 20.0, "strikes": 2, "stall_s": 60.0,
+            "ejections": 2, "window_s": 3600.0, "slower": 3.0,
+        },
+        "look_rules": {"confirm": 2, "looks": 3, "clear": 3},
+        "mend_rules": {"mends": [], "mend_most": 2, "mend_window_s": 3600.0},
         "takes_out": ["nvlink"],
         "waiting": "vllm:num_requests_waiting",
         "gaps": "vllm:inter_token_latency_seconds",
         "progress": ["vllm:generation_tokens_total", "vllm:prompt_tokens_total"],
-    }
+    }  # fmt: skip
 
 
 def test_what_is_not_served_is_not_warmed(tmp_path: Path) -> None:

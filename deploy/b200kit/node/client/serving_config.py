@@ -63,11 +63,15 @@ def load(path: Path) -> Serving:
     """Read the document and the key. Raises ConfigError with one line that names file and key."""
     try:
         found = documents.load(Serving, path)
-        key = _api_key(found.api_key_file)
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
     except Malformed as error:
         raise ConfigError(str(error)) from error
+    try:
+        key = _api_key(found.api_key_file)
+    except OSError as error:
+        where = f"{path}: api_key_file {found.api_key_file}"
+        raise ConfigError(f"{where}: {error.strerror}") from error
     # A replica that works for another node answers nobody.
     headless = found.group is not None and found.group.headless
     return replace(found, api_key=key, replicas=() if headless else found.replicas)

@@ -268,8 +268,9 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
 def prepared(serving: Serving, seed: int | None = None, any_load: bool = False) -> Smoke:
     """A smoke test to run in this process, which is put on the client's CPUs and made real-time.
 
-    seed: None for a new one. Raises ValueError for CPUs that it cannot have.
+    seed: None for a new one. Raises ValueError for CPUs that it cannot have, and ConfigError.
     """
+    _ = serving.dataset  # prompts that cannot be read are found before anything is sent
     affinity = client_health.pin(serving.client_cpus)
     watch = client_health.Watch(client_health.claim_realtime())
     seed = secrets.randbelow(1 << 31) if seed is None else seed

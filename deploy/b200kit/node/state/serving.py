@@ -6,7 +6,6 @@ The controller writes it (b200kit/stages/serving.py), the commands of the node p
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from b200kit.node.lib.documents import Range
@@ -16,7 +15,6 @@ from b200kit.node.state.watchdog import Rules
 if TYPE_CHECKING:
     from b200kit.node.client.formulas import Timing
 
-PATH = Path("/etc/b200kit/serving.json")
 Count = Annotated[int, Range(0)]
 Some = Annotated[int, Range(1)]
 Positive = Annotated[float, Range(0, above=True)]

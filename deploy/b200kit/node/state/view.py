@@ -10,7 +10,6 @@ docs/reference/node-state.md.
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NoReturn, TypeVar

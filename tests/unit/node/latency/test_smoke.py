@@ -200,7 +200,7 @@ def test_requests_go_on_until_a_slow_replica_would_be_found(
     monkeypatch.setattr(load_run, "chat", seen)
     monkeypatch.setattr(Comparison, "is_decided", property(lambda _: next(decided, True)))
     with running() as other:
-        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        replicas = serving_document.document(other, [(), ()])["replicas"]
         _, found = smoke(tmp_path, capsys, replicas=replicas)
     assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [12, 12]
     # Prompts of a later turn are others: nothing of them is in a cache.
@@ -216,7 +216,7 @@ def test_requests_end_where_no_number_would_find_it(
     # One of them may have waited for a CPU longer than the other.
     monkeypatch.setattr(Comparison, "slower", ())
     with running() as other:
-        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        replicas = serving_document.document(other, [(), ()])["replicas"]
         status, found = smoke(tmp_path, capsys, replicas=replicas)
     assert found["paths"]["direct-0"]["completed"] == 4 * ROUNDS
     assert (status, found["verdict"]) == (2, "invalid")
@@ -227,7 +227,7 @@ def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
 ) -> None:
     strict = {**SMOKE, "stall_ms": 0.001}
     with running() as other:
-        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        replicas = serving_document.document(other, [(), ()])["replicas"]
         given = {"replicas": replicas, "smoke": strict}
         assert smoke(tmp_path, capsys, None, "--direct-requests", "1", **given)[0] == 1
         status, found = smoke(tmp_path, capsys, None, *OF_A_CELL.split(), **given)
@@ -242,7 +242,7 @@ def answered(
     with ExitStack() as stack:
         urls = [stack.enter_context(running(fast(fault))) for fault in faults]
         replicas = [
-            {"index": index, "url": url, "unit": f"vllm@{index}.service"}
+            {"index": index, "url": url, "unit": f"vllm@{index}.service", "uuids": []}
             for index, url in enumerate(urls)
         ]
         alike = SMOKE | {"replica_slowdown": None} | change
