@@ -17,9 +17,7 @@ def headers(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("a container: its host builds the driver")
         return
     kernels = state.names("readiness", "headers")
-    found = [
-        finding for kernel in kernels for finding in within("", "", _headers(expect, state, kernel))
-    ]
+    found = [finding for kernel in kernels for finding in within(_headers(expect, state, kernel))]
     yield from found or [passed(f"headers for {', '.join(kernels)} are there or can be had")]
 
 

@@ -24,7 +24,7 @@ def room(expect: Expectation, state: StateView) -> Iterator[Finding]:
         summary, _, remedy = short.partition("; ")
         yield refused(summary, summary, "room on /boot", remedy)
     for entry in expect.items("ready", "room"):
-        yield from within("", "", _room(entry, state))
+        yield from within(_room(entry, state))
     if not short:
         yield passed("there is room for what is needed")
 

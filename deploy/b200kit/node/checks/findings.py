@@ -90,14 +90,16 @@ def unread(error: Unread, subject: str = "", part: str = "") -> Finding:
     )
 
 
-def within(subject: str, part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+def within(
+    findings: Iterable[Finding], of: Part | None = None, *, subject: str = "", part: str = ""
+) -> Iterator[Finding]:
     """The findings of one part; what could not be read of it is one, and ends only these."""
     try:
         yield from findings
     except Unexpected:
         raise  # the expectation is the same for every part
     except Unread as error:
-        yield unread(error, subject, part)
+        yield unread(error, of.subject if of else subject, of.part if of else part)
 
 
 def each(
@@ -106,7 +108,7 @@ def each(
     """What `check_part` finds on every part; `all_well` when no part has a finding that blocks."""
     blocked = False
     for part in parts:
-        for finding in within(part.subject, part.part, _found(check_part, part)):
+        for finding in within(_found(check_part, part), part):
             blocked = blocked or finding.blocks
             yield finding
     if not blocked:

@@ -72,6 +72,12 @@ class Finding:
         """Whether this keeps the node from going live."""
         return self.status in (Status.FAIL, Status.UNMEASURED)
 
+    def of(self, check: str) -> Finding:
+        """The same as a finding of a check. `replace` would take a tenth of a judgement."""
+        found = object.__new__(Finding)
+        found.__dict__.update(self.__dict__, check=check)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The finding of schema b200kit/verdict/1."""
         words = {"status": self.status.value, "action": self.action.word}

@@ -76,7 +76,7 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
             read, part = f"NVML lists {len(listed)} GPUs", f"PCI {address}"
             yield failed(summary, read, desired, Action.REBOOT, part=part, subject=subject)
 
-    found = [*within("", "", not_listed())]
+    found = [*within(not_listed())]
     yield from found
     if any(finding.status is Status.FAIL for finding in found):
         return

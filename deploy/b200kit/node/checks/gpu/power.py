@@ -70,7 +70,7 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key in (*BOARD, ENFORCED):
-            found = [*within(gpu.subject, gpu.part, judged(gpu, key, board, cap))]
+            found = [*within(judged(gpu, key, board, cap), gpu)]
             yield from found
             if any(finding.status is Status.FAIL for finding in found):
                 break

@@ -40,7 +40,7 @@ def pending(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key, part in REPAIRS.items():
-            yield from within(gpu.subject, gpu.part, waits(gpu, key, part))
+            yield from within(waits(gpu, key, part), gpu)
 
     return each_gpu(state, check_gpu, passed("no GPU waits for a repair", expected))
 

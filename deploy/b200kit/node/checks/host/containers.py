@@ -46,7 +46,7 @@ def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"container runtime {name}: {fault}"
             yield failed(summary, fault, _ON, Action.NONE, part=name)
 
-    found = [finding for name in requested for finding in within("", name, unable(name))]
+    found = [finding for name in requested for finding in within(unable(name), part=name)]
     text = f"{', '.join(requested)} give GPUs by CDI" if requested else NOT_ASKED
     yield from found or [passed(text, _ON if requested else None)]
 

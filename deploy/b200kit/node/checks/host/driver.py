@@ -57,11 +57,11 @@ def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if not state.is_null("modules", "nvidia_uvm"):  # loaded with the first CUDA process
         modules.append("nvidia_uvm")
     found = [
-        *within("", "", skewed("the library of NVML", "nvml", "nvml_version")),
+        *within(skewed("the library of NVML", "nvml", "nvml_version")),
         *(
             finding
             for name in modules
-            for finding in within("", "", skewed(f"kernel module {name}", "modules", name))
+            for finding in within(skewed(f"kernel module {name}", "modules", name))
         ),
     ]
     yield from found or [passed(f"modules and library are {driver}", expected)]
@@ -110,7 +110,7 @@ def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
     found = [
         finding
         for name in rules.value
-        for finding in within("", "", harmful(expect, observed, name, rules))
+        for finding in within(harmful(expect, observed, name, rules))
     ]
     yield from found or [passed(f"options {', '.join(rules.value)} are as they must be", rules)]
 

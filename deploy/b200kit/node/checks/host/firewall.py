@@ -28,7 +28,7 @@ def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding
     else:
         observed = [str(line) for line in state.get(list, "firewall", "rules")]
         desired = nft_rules.lines(requested, nft_rules.ports_of_ssh(observed))
-        found = [*differences(observed, desired), *within("", "", ssh(state, observed))]
+        found = [*differences(observed, desired), *within(ssh(state, observed))]
         count = len(desired) - 1
         yield from found or [passed(f"the firewall denies all but {count} rules", rule(count, WHY))]
 

@@ -22,8 +22,8 @@ def logs_kept_small(expect: Expectation, state: StateView) -> Iterator[Finding]:
         return
     most, journal = expect.number("logs", "file_bytes"), expect.number("logs", "journal_bytes")
     found = [
-        *within("", "", files(state, most)),
-        *within("", "", journald(state, journal)),
+        *within(files(state, most)),
+        *within(journald(state, journal)),
     ]
     yield from found or [passed("the logs are within their limits", rule(f"{most} bytes", WHY))]
 
@@ -39,7 +39,7 @@ def files(state: StateView, most: int) -> Iterator[Finding]:
             yield failed(summary, f"{size} bytes", expected, Action.RESTART_SERVICE, part=name)
 
     for name in state.names("logs", "files"):
-        yield from within("", "", grown(name))
+        yield from within(grown(name))
 
 
 def journald(state: StateView, most: int) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def gpu_node(gpu: BusGpu, nodes: dict[int, View]) -> Iterator[Finding]:
         yield failed(summary, f"nodes {sorted(nodes)}", USABLE, Action.NONE, known, subject=name)
         return
     for key in NEEDED:
-        yield from within("", "", usable(nodes[number], key, f"{name} is on NUMA node {number}"))
+        yield from within(usable(nodes[number], key, f"{name} is on NUMA node {number}"))
 
 
 def usable(node: View, key: str, where: str) -> Iterator[Finding]:

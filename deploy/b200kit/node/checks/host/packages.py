@@ -23,7 +23,7 @@ def lockstep(expect: Expectation, state: StateView) -> Iterator[Finding]:
     found: list[Finding] = []
     for name in (_own_name(plain, branch, state) for plain in here):
         skewed = wrong(state, name, running, expected, because, absent="not installed")
-        found += within("", "", skewed)
+        found += within(skewed)
     why = "".join(f"; {name} is left out: {without[name]}" for name in without)
     yield from found or [passed(f"{', '.join(here)} are {running}{why}", names)]
 
@@ -69,7 +69,7 @@ def versions(expect: Expectation, state: StateView) -> Iterator[Finding]:
     for name, desired in requested.items():
         expected = rule(f"{name} {desired}", "driver packages of the inventory")
         because = f"{desired} is wanted"
-        found += within("", "", wrong(state, name, desired, expected, because))
+        found += within(wrong(state, name, desired, expected, because))
     yield from found or [passed(f"{len(requested)} packages of the driver set are as asked")]
 
 
@@ -84,5 +84,5 @@ def held(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{name} is not held: an upgrade may skew it"
             yield failed(summary, "not held", expected, Action.NONE, part=name)
 
-    found = [finding for name in requested for finding in within("", "", loose(name))]
+    found = [finding for name in requested for finding in within(loose(name))]
     yield from found or [passed(f"{len(requested)} packages of the driver set are held", expected)]

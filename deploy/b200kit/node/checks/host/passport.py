@@ -31,7 +31,7 @@ def against_passport(compare: Compare) -> Check:
         elif (schema := page.text("schema")) != passport_record.SCHEMA:
             raise Unread("the passport", f"schema {schema}")
         else:
-            found = list(within("", "", compare(expect, state, page)))
+            found = list(within(compare(expect, state, page)))
             yield from found
             if not any(finding.blocks for finding in found):
                 day = page.known(str, "accepted_at") or "an unknown day"
@@ -53,7 +53,7 @@ def each_page(
         yield from check_gpu(gpu, page.at("gpus", place))
 
     for gpu in state.gpus:
-        yield from within(gpu.subject, gpu.part, of_gpu(gpu))
+        yield from within(of_gpu(gpu), gpu)
 
 
 def compare_gpus(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def compare_gpus(expect: Expectation, state: StateView, page: View) -> Iterator[
         if place in known:
             text, own = "is another GPU than was accepted", page.at("gpus", place)
             found = different(passport_record.IDENTITY, gpu, own, text)
-            yield from within(gpu.subject, gpu.part, found)
+            yield from within(found, gpu)
         else:
             summary = f"{gpu.subject} is in module {place}, empty when the node was accepted"
             yield failed(summary, "there", rule("empty", "passport"), Action.NONE, gpu)

@@ -22,7 +22,7 @@ def active(
     found = [
         finding
         for name in desired
-        for finding in within("", name, down(name, state.at("units", name), expected, daemon))
+        for finding in within(down(name, state.at("units", name), expected, daemon), part=name)
     ]
     yield from found or [
         passed(f"active: {', '.join(desired) or 'no unit was asked for'}", expected)

@@ -24,15 +24,15 @@ def model_store(expect: Expectation, state: StateView) -> Iterator[Finding]:
     where = expect.text("storage", "mount")
     disks = [str(path) for path in expect.requested(list, "storage", "disks") or []]
     found = [
-        *within("", "", mounted(disks, state, where)),
-        *within("", "", room(expect.at("storage"), state, where)),
+        *within(mounted(disks, state, where)),
+        *within(room(expect.at("storage"), state, where)),
     ]
     yield from found or [passed(f"{where} is as asked", rule(where, WHY))]
 
 
 def mounted(disks: list[str], state: StateView, where: str) -> Iterator[Finding]:
     """Findings of the disks, where disks were named, then of what is mounted and made of them."""
-    lost = [finding for path in disks for finding in within("", "", gone(state, path))]
+    lost = [finding for path in disks for finding in within(gone(state, path))]
     yield from lost
     observed = state.at("storage", "mount")
     if observed.is_null():
@@ -42,7 +42,7 @@ def mounted(disks: list[str], state: StateView, where: str) -> Iterator[Finding]
             yield failed(f"nothing is mounted at {where}", "no mount", expected, Action.REBOOT)
         return
     device = observed.text("device")
-    yield from within("", "", read_only(observed, where))
+    yield from within(read_only(observed, where))
     if disks and not lost:
         yield from members(state, where, device, disks)
 

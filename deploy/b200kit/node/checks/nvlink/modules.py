@@ -22,7 +22,7 @@ def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
             read = f"{name} not loaded"
             yield failed(summary, read, expected, Action.RESTART_SERVICE, part=name)
 
-    found = [f for name in expected.value for f in within("", name, check_module(name))]
+    found = [f for name in expected.value for f in within(check_module(name), part=name)]
     yield from found or [passed(f"modules {', '.join(expected.value)} are loaded", expected)]
 
 
@@ -36,5 +36,5 @@ def absent(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"kernel module {name} is loaded and must not be"
             yield failed(summary, f"{name} loaded", unwanted, Action.REBOOT)
 
-    found = [f for name in unwanted.value for f in within("", "", check_module(name))]
+    found = [f for name in unwanted.value for f in within(check_module(name))]
     yield from found or [passed(f"modules {', '.join(unwanted.value)} are not loaded", unwanted)]

@@ -57,7 +57,7 @@ def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
             narrow(bridge, "max_link_width", "can have", lanes),
             narrow(bridge, "current_link_width", "has", lanes),
         ):
-            yield from within(bridge.subject, bridge.part, look)
+            yield from within(look, bridge)
 
     text = f"every link above the GPUs has generation {desired.value} and {lanes.value} lanes"
     return each_bridge(state, check_bridge, passed(text, desired))

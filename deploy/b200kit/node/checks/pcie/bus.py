@@ -78,7 +78,7 @@ def each_bridge(
     """What `check_bridge` finds on every bridge above a GPU, each once with the GPUs below it."""
     below: dict[Finding, list[str]] = {}
     for gpu in bus_gpus(state):
-        for finding in within("", "", above(gpu, check_bridge)):
+        for finding in within(above(gpu, check_bridge)):
             # Every GPU below a bridge lists it, so its place in the document is not its own.
             names = below.setdefault(replace(finding, summary=cause(finding.summary)), [])
             names += [gpu.subject] if gpu.subject not in names else []
@@ -96,4 +96,4 @@ def above(gpu: BusGpu, check_bridge: Callable[[Bridge], Iterable[Finding]]) -> I
         raise Unread(gpu.entry.at("bridges").path, "none is listed")
     for entry in entries:
         bridge = Bridge(entry, entry is entries[-1], gpu.rests)
-        yield from within(bridge.subject, bridge.part, check_bridge(bridge))
+        yield from within(check_bridge(bridge), bridge)

@@ -50,7 +50,7 @@ def as_the_kernel_has_it(expect: Expectation, state: StateView) -> Iterator[Find
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         for key in ("current_link_width", "max_link_width"):
-            yield from within(gpu.subject, gpu.part, narrow(gpu, key, lanes))
+            yield from within(narrow(gpu, key, lanes), gpu)
         speed = gpu.entry.text("max_link_speed")
         if (number := generation(speed)) < newest.value:
             summary = f"{gpu.subject} can do PCIe generation {number} only"
@@ -77,7 +77,7 @@ def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         for kind in UNCORRECTABLE:
-            yield from within(gpu.subject, gpu.part, uncorrectable(gpu, kind))
+            yield from within(uncorrectable(gpu, kind), gpu)
         if count := counted(gpu, "correctable"):
             yield noted(f"{gpu.subject}: {count} corrected PCIe errors", gpu, count, NO_CORRECTED)
 

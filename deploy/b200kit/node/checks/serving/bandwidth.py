@@ -97,7 +97,7 @@ def corrupt(what: str, results: Results) -> Iterator[Finding]:
             yield failed(summary, f"{wrong} or more wrong values", none, Action.RESET_GPU)
 
     for result in (each for found in results.values() for each in found):
-        yield from within("", "", of_one(result))
+        yield from within(of_one(result))
 
 
 def between_gpus(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
@@ -231,7 +231,7 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
         found = [unread(Unread(what, reason)) for reason in broken if reason is not None]
         found += corrupt(what, results)
         if not any(finding.blocks for finding in found):
-            found += within("", "", judge_results(e, s.gpus, results))
+            found += within(judge_results(e, s.gpus, results))
         yield from found
         if not found:
             when = note.known(str, "taken_at") or "at an unknown time"

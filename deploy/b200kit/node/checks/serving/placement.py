@@ -128,7 +128,7 @@ def _each(
     running, found = which_run(sorted(expect.names("placement")), state)
     for unit in running:
         judged = _judged(unit, expect.at("placement", unit), state, check_replica)
-        found += within(unit, "", judged)
+        found += within(judged, subject=unit)
     yield from found or [passed(all_well if running else "no replica runs that could be judged")]
 
 

@@ -28,7 +28,7 @@ def probe(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(NOT_ASKED)
         return
     names = replicas_of(expect)
-    found = [one for name in names for one in within(name, "", _judged(name, state))]
+    found = [one for name in names for one in within(_judged(name, state), subject=name)]
     yield from found or [passed("no replica runs in a sandbox that lacks something", _WHOLE)]
 
 
@@ -43,7 +43,7 @@ def _judged(name: str, state: StateView) -> Iterator[Finding]:
     if own and running and own != running and active == "failed":
         return  # why it failed, no probe says: `serving.running` does
     for step in _steps(page, unit.text("invocation_id")):
-        yield from within(name, "", _step(name, step))
+        yield from within(_step(name, step), subject=name)
 
 
 def _steps(page: View, running: str) -> list[View]:

@@ -25,7 +25,7 @@ def room(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("no room is asked for")
         return
     paths = expect.names("room")
-    found = [one for path in paths for one in within("", "", _full(expect, state, path))]
+    found = [one for path in paths for one in within(_full(expect, state, path))]
     yield from found or [passed(f"there is room in {', '.join(paths)}")]
 
 

@@ -33,7 +33,7 @@ def running(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if not units:
         yield passed(NOT_DEPLOYED, _RUNS)
         return
-    found = [one for name in units for one in within(name, "", _judged(name, state))]
+    found = [one for name in units for one in within(_judged(name, state), subject=name)]
     yield from found or [passed(f"none of {', '.join(units)} has stopped", _RUNS)]
 
 
@@ -41,7 +41,7 @@ def running(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def starting(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """None of them is still starting: until it is warm, nobody knows whether it serves."""
     units = () if expect.requested(dict, "serving") is None else _units(expect, state)
-    found = [one for name in units for one in within(name, "", _on_its_way(name, state))]
+    found = [one for name in units for one in within(_on_its_way(name, state), subject=name)]
     yield from found or [passed("nothing that serves is starting or stopping")]
 
 

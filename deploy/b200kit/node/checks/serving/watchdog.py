@@ -49,7 +49,7 @@ def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
     running, unknown = _running(expect, state)
     yield from unknown
     if running:
-        yield from within("", unit, _watches(unit, state, len(running)))
+        yield from within(_watches(unit, state, len(running)), part=unit)
     elif not unknown:
         yield passed("no replica runs, so none is watched", _WATCHED)
 
@@ -70,7 +70,7 @@ def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(NOT_ASKED)
         return
     running, unknown = _running(expect, state)
-    each = (one for unit in running for one in within(unit, "", _replica(unit, state)))
+    each = (one for unit in running for one in within(_replica(unit, state), subject=unit))
     found = [*unknown, *each]
     yield from found
     if not any(finding.blocks for finding in found):
