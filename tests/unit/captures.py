@@ -6,6 +6,7 @@ here only: nodes are never judged by it, as it glues cells together and cuts col
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -32,6 +33,12 @@ State = dict[str, Any]
 def text(name: str) -> str:
     """One capture."""
     return (CAPTURES / name).read_text(encoding="utf-8")
+
+
+def observed(name: str) -> State:
+    """What `node.pyz observe` printed on the virtual machine with one H100."""
+    state: State = json.loads(text(f"h100/{name}.json"))
+    return state
 
 
 def put(gpu: State, key: str, value: object) -> None:

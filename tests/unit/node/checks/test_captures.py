@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.facts import xid
 from b200kit.node.state.verdict import Verdict
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -213,3 +215,82 @@ def test_a_word_nobody_knows_is_refused() -> None:
     document = captures.text(captures.XML).replace("<state>Completed<", "<state>Confused<")
     with pytest.raises(smi_xml.Unknown, match="Confused"):
         captures.from_xml(document)
+
+
+H100 = "GPU-a1000001-6f1c-5a0e-9d31-000000000001"
+REPLICA = "vllm@0.service"
+OTHERS = {
+    "clock.synchronized", "driver.options", "host.settings", "pcie.acs", "pcie.path", "pcie.port",
+    "services.active",
+}  # fmt: skip
+"""Checks of what is around it: a virtual machine without a bridge, to which nobody deployed."""
+STATES_OF_H100 = ("idle", "full-power", "serving", "after-xids")
+
+
+def findings(state: State, **asked: object) -> list[tuple[str, ...]]:
+    """What is found of the H100, without what surrounds it."""
+    expect = {**states.expectation("single"), "driver": None, "gpu_count": 1, **asked}
+    return [
+        (f.check, f.status.value, f.action.word, f.subject, f.summary)
+        for f in judge(expect, state).findings
+        if f.check not in OTHERS
+    ]
+
+
+@pytest.mark.parametrize("name", STATES_OF_H100)
+def test_h100_is_well_whatever_it_does(name: str) -> None:
+    state = captures.observed(name)
+    assert node_schema.problems(state) == []
+    told = [found for found in findings(state) if found[1:3] != ("pass", "none")]
+    assert told == [("pcie.replays", "pass", "monitor", "GPU 0", "GPU 0: 3 PCIe replays")]
+
+
+def test_gpu_that_its_power_limit_slows_is_found_as_the_idle_one() -> None:
+    state = captures.observed("full-power")
+    [gpu] = state["gpus"]
+    assert (gpu["clocks_event_reasons"], gpu["sm_clock_mhz"], gpu["sm_clock_max_mhz"]) == (
+        4, 1425, 1980,
+    )  # fmt: skip
+    assert gpu["power_usage_mw"] > gpu["power_limit_mw"]
+    assert findings(state) == findings(captures.observed("idle"))
+
+
+def test_xids_of_broken_programs_are_read_from_the_kernel_log() -> None:
+    lines = captures.text("h100/xid-kernel-log.txt").splitlines()
+    entries = [entry for line in lines if (entry := xid.parse(xid.XID, line))]
+    wanted = captures.observed("after-xids")["xids"]
+    keys = ("pci_address", "code", "text")
+    assert [[entry[key] for key in keys] for entry in entries] == [
+        [entry[key] for key in keys] for entry in wanted
+    ]
+    assert [(entry["code"], entry["text"][:8]) for entry in entries] == [
+        (31, "pid=4347"), (43, "pid=4379"), (13, "Graphics"), (13, "Graphics"), (13, "pid=4415"),
+    ]  # fmt: skip
+
+
+def test_xids_of_broken_programs_change_nothing() -> None:
+    after = captures.observed("after-xids")
+    before = {**after, "xids": []}
+    changed = set(findings(after)) ^ set(findings(before))
+    assert {(check, status, action) for check, status, action, *_ in changed} == {
+        ("xid.log", "pass", "none")
+    }
+
+
+def placed(state: State, cpus: str = "2-15") -> dict[str, str]:
+    """Status by check of a serving replica that is to have these CPUs, node 0 and the GPU."""
+    layout = {"by": "systemd", "cpus": cpus, "nodes": "0", "policy": "bind", "gpus": [H100]}
+    serving = {"replicas": [REPLICA], "gateway": "haproxy.service"}
+    found = findings(state, placement={REPLICA: layout}, serving=serving)
+    return {
+        check: status for check, status, *_ in found if check.startswith(("placement.", "serving."))
+    }
+
+
+def test_engine_runs_where_the_layout_puts_it() -> None:
+    state = captures.observed("serving")
+    assert {*placed(state).values()} == {"pass"}
+    assert placed(state, cpus="2-14")["placement.cpus"] == "fail"
+    elsewhere = deepcopy(state)
+    elsewhere["processes"][0]["gpus"] = ["GPU-a1000002-6f1c-5a0e-9d31-000000000002"]
+    assert placed(elsewhere)["placement.gpus"] == "fail"
