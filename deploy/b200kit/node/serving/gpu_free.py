@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,16 @@ def main(args: list[str]) -> int:
         why = str(error) or f"{options.config} has no replica {options.replica}"
         print(f"gpu-free: which GPUs is unknown: {why}", file=sys.stderr)
         return UNKNOWN
-    return wait(uuids, options.deadline, ask_reader)
+    return wait(uuids, 0.0 if was_not_started(os.environ) else options.deadline, ask_reader)
+
+
+def was_not_started(environment: Mapping[str, str]) -> bool:
+    """Whether systemd asks after a start that was refused before its engine began: none can end.
+
+    An ExecStopPost has SERVICE_RESULT, the EXIT_CODE of a main process that ended, and the MAINPID
+    of one that no signal ends (systemd.exec(5); service_spawn in systemd 252).
+    """
+    return "SERVICE_RESULT" in environment and not environment.keys() & {"EXIT_CODE", "MAINPID"}
 
 
 def wait(uuids: Sequence[str], deadline_s: float, ask: Ask) -> int:

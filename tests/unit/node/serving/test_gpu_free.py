@@ -110,6 +110,29 @@ def test_it_waits_for_a_process_that_is_about_to_end(monkeypatch: pytest.MonkeyP
     assert answers == []
 
 
+@pytest.mark.parametrize(
+    ("environment", "waits"),
+    [
+        ("", True),
+        ("SERVICE_RESULT=exit-code", False),
+        ("SERVICE_RESULT=success EXIT_CODE=exited EXIT_STATUS=0", True),
+        ("SERVICE_RESULT=timeout MAINPID=4711", True),
+    ],
+)
+def test_after_a_start_that_was_refused_nothing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str, waits: bool
+) -> None:
+    for name in ("SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS", "MAINPID"):
+        monkeypatch.delenv(name, raising=False)
+    for word in environment.split():
+        monkeypatch.setenv(*word.split("="))
+    monkeypatch.setattr(gpu_free, "PAUSE_S", 0.0)
+    answers: list[gpu_free.Answer] = [[Held(UUID, "pid 1")], []]
+    monkeypatch.setattr(gpu_free, "ask_reader", lambda uuids: answers.pop(0))
+    arguments = ["--config", str(config(tmp_path, UUID)), "--replica", "1", "--deadline", "3600"]
+    assert gpu_free.main(arguments) == (0 if waits else HELD)
+
+
 def test_process_is_named_with_its_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "4711").mkdir()
     (tmp_path / "4711/comm").write_text("VLLM::Worker\n")
