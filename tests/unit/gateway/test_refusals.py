@@ -74,7 +74,7 @@ def ask(
 
 
 def test_configuration_is_taken_by_haproxy_without_a_warning(tmp_path: Path) -> None:
-    config, _ = rendered(tmp_path, [8001, 8002], CLIENTS, SECRETS)
+    config, _ = rendered(tmp_path, [8001, 8002], CLIENTS, SECRETS, share_port=7999)
     (tmp_path / "kept").write_text("1\n")
     judged = check(config)
     assert judged.returncode == 0, judged.stderr
