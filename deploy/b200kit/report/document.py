@@ -7,7 +7,6 @@ optional here. What is missing, or was recorded as ``{"unmeasured": reason}``, c
 
 from __future__ import annotations
 
-import json
 import math
 
 from b200kit.node.lib.printable import printable
@@ -76,9 +75,20 @@ def show(value: object, *, absent: str = "none") -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, dict | list):
-        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    if isinstance(value, list):
+        return ", ".join(map(show, value)) or "none"
+    if isinstance(value, dict):
+        return _spread(value) or "; ".join(f"{k}={show(value[k])}" for k in sorted(value)) or "none"
     return clean(str(value))
+
+
+def _spread(value: dict[str, object]) -> str:
+    """ "130 (121 to 142)" of a mean or a median with its range; nothing of another map."""
+    middle = number(value.get("mean", value.get("median")))
+    low, high = number(value.get("min")), number(value.get("max"))
+    if middle is None or low is None or high is None or len(value) > 3:
+        return ""
+    return f"{middle:.4g}" + (f" ({low:.4g} to {high:.4g})" if low != high else "")
 
 
 def milliseconds(value: float | None) -> str:

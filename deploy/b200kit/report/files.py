@@ -19,11 +19,10 @@ from typing import Any
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.redact import Redactor
 from b200kit.report.content.alike import exceptions, whole
-from b200kit.report.content.findings import findings_of
-from b200kit.report.content.first import first_of
 from b200kit.report.content.in_short import in_short
 from b200kit.report.content.proof import proven
 from b200kit.report.content.serving import serving_line
+from b200kit.report.content.verdict import first_of, verdict_of
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
 from b200kit.report.names import host_file, host_page, run_name
@@ -134,7 +133,7 @@ def summary(record: object) -> dict[str, object]:
 def _host_summary(name: str, host: object) -> dict[str, object]:
     known = mapping(host)
     first = first_of(host)
-    blocking = [f for f in findings_of(known.get("verdict")) if f.blocks]
+    blocking = [f for f in verdict_of(host).findings if f.blocks]
     return {
         "outcome": outcome_of(host).word,
         "label": outcome_of(host).label,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.report.content.findings import each_once, groups_of
+from b200kit.node.state.verdict import Verdict
+from b200kit.report.content.verdict import each_once, groups_of, verdict_of
 from b200kit.report.html.page import render
 from tests.messages import assert_message
 from tests.unit import states
@@ -210,7 +211,7 @@ def test_what_was_not_read_for_one_reason_is_told_once() -> None:
     text = page(n01=host).text
     assert text.count("could not be read: GPU is lost (15)") == 1
     assert text.count("NVLink states could not be read") == 1
-    assert_message(*(s.also for group in groups_of(host["verdict"]) for s in group if s.also))
+    assert_message(*(s.also for group in groups_of(verdict_of(host)) for s in group if s.also))
 
 
 def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
@@ -219,7 +220,9 @@ def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
         *(
             similar.also
             for entries in ([one] * 4, [one, other, other, one])
-            for similar in each_once({"findings": [e | {"read": "lost"} for e in entries]})
+            for similar in each_once(
+                Verdict.from_json({"findings": [e | {"read": "lost"} for e in entries]})
+            )
         )
     )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
+
+import pytest
 
 from tests.messages import assert_message, lines_with
 from tests.unit.report import records
@@ -122,16 +125,25 @@ def test_a_waiver_shows_its_owner_and_end() -> None:
     assert_message(text)
 
 
-def test_no_line_is_wider_than_100_columns() -> None:
+def test_no_line_is_wider_than_the_terminal() -> None:
     long = copy.deepcopy(records.fleet())
     long["hosts"]["h" * 180] = records.live(error="e" * 400, stage="s" * 300, outcome="o" * 300)
     long["hosts"]["n01"]["smoke"]["conditions"]["model"] = "m" * 300
     long["hosts"]["n01"]["smoke"]["p50_ttft_ms"] = {"unmeasured": "because " * 40}
     long["hosts"]["n01"]["layout"][0]["cpus"] = ",".join(map(str, range(0, 200, 2)))
     long["hosts"]["n01"]["stages"][0] |= {"name": "n" * 150, "detail": "d " * 200}
+    for entry, width in product(("b200.py", "check.py"), (60, 80, 100, 140)):
+        lines = terminal({**long, "entry": entry, "run": "r" * 200}, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_long_name_is_cut_before_the_verdict_is(width: int) -> None:
+    name = "gpu-rack-17-node-03.cluster.example.internal"[:43]
     for entry in ("b200.py", "check.py"):
-        lines = terminal({**long, "entry": entry, "run": "r" * 200}).splitlines()
-        assert max(map(len, lines)) <= 100
+        host = records.red() | {"outcome": "unfit"}
+        text = terminal(records.record(entry, **{name: host}), width=width)
+        assert "UNFIT  " in text.splitlines()[0]
 
 
 def test_colour_only_adds() -> None:

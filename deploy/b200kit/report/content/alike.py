@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from b200kit.report.content.facts import facts_in_short
-from b200kit.report.content.findings import findings_of
-from b200kit.report.content.first import first_of
 from b200kit.report.content.latency import METRICS, STAND_IN
+from b200kit.report.content.verdict import first_of, verdict_of
 from b200kit.report.document import clean, milliseconds, number, read
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import Outcome, is_good, outcome_of
@@ -92,7 +91,7 @@ def _together(names: Iterable[str], key: Callable[[str], _Key]) -> dict[_Key, li
 
 
 def _facts(host: object) -> str:
-    waived = sum(f.status == "waived" for f in findings_of(read(host, "verdict")))
+    waived = verdict_of(host).counts["waived"]
     stand_in = read(host, "smoke", "conditions", "stand_in") is True
     more = [f"{waived} waived"] * bool(waived) + [STAND_IN] * stand_in
     return "; ".join([*facts_in_short(host), *more])

@@ -7,8 +7,9 @@ from collections import Counter
 from b200kit.node.checks.gpu import power
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Gpu, Topology
+from b200kit.report.content.serving import gpus_of_replica
 from b200kit.report.content.topology import outline
-from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -35,6 +36,33 @@ def power_line(host: object) -> str:
     """Return ``capped at 700 W of 1000 W``; nothing where no GPU is known to be capped."""
     text = power.capped(StateView(read(host, "state"))) if observed(host) else ""
     return f"capped at {text}" if text else ""
+
+
+def machine(host: object, graph: Topology) -> Pairs:
+    """What is in the node, as a fact a line."""
+    return [
+        ("GPUs", gpus_line(host, graph)),
+        *([("power", cap)] if (cap := power_line(host)) else []),
+        ("NVLink", links_line(graph)),
+        ("fabric", fabric_line(graph)),
+    ]
+
+
+LAYOUT = ["replica", "GPUs", "NUMA node", "CPUs", "port"]
+
+
+def layout(host: object) -> list[list[str]]:
+    """Where each replica is placed, a row each."""
+    return [
+        [
+            show(read(row, "replica")),
+            gpus_of_replica(row),
+            ",".join(map(show, items(read(row, "numa_nodes")))) or "none",
+            show(read(row, "cpus")),
+            show(read(row, "port")),
+        ]
+        for row in items(read(host, "layout"))
+    ]
 
 
 def links_line(graph: Topology) -> str:

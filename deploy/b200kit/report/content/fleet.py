@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from b200kit.report.content.latency import METRICS, goodput_share
-from b200kit.report.content.records import WORDS, headline
+from b200kit.report.content.records import history_of
 from b200kit.report.document import clean, milliseconds, number, read
 from b200kit.report.outcome import Outcome, outcome_of, ranked
 
@@ -65,5 +65,5 @@ def _row(name: str, host: object, values: list[float | None], most: list[float])
             for value, top in zip(values, most, strict=True)
         ),
         good=goodput_share(read(host, "smoke")),
-        record=WORDS.get(headline(read(host, "record"))[0], "unmeasured"),
+        record=history_of(host).word or "unmeasured",
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.report.content.findings import findings_of
 from b200kit.report.content.graph import BAD, Gpu, Topology
 from b200kit.report.content.topology import topology
+from b200kit.report.content.verdict import verdict_of
 from b200kit.report.document import integer, items, read
 
 
@@ -25,7 +25,7 @@ class MachineView:
 
 def machine_of(host: object) -> MachineView:
     """Return the machine of a HostRecord, as far as its state goes."""
-    findings = findings_of(read(host, "verdict"))
+    findings = verdict_of(host).findings
     return MachineView(
         graph=topology(read(host, "state"), read(host, "expectation"), read(host, "verdict")),
         faulty=frozenset(

@@ -27,9 +27,9 @@ def serving_line(host: object) -> str:
     return "serves" if outcome_of(host).word == "live" else _observed(host)
 
 
-def gpus_of_replica(row: object, separator: str = ",") -> str:
+def gpus_of_replica(row: object) -> str:
     """The GPUs of a row of the layout, and whether one process on CPUs stands for all of them."""
-    names = separator.join(map(show, items(read(row, "gpus")))) or "none"
+    names = ",".join(map(show, items(read(row, "gpus")))) or "none"
     return f"{names} (1 process)" if read(row, "processes") == 1 else names
 
 

@@ -13,12 +13,6 @@ from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
 from b200kit.report.content import conditions, facts
 from b200kit.report.content.alike import Alike, good_alike, not_good_alike, whole
-from b200kit.report.content.baseline_and_diagnosis import (
-    diagnosis_of,
-    history_of,
-)
-from b200kit.report.content.findings import each_once, findings_of, gate_line
-from b200kit.report.content.first import first_of
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
 from b200kit.report.content.graph import Topology
@@ -27,10 +21,10 @@ from b200kit.report.content.machine import machine_of
 from b200kit.report.content.other_readings import not_applicable, reported
 from b200kit.report.content.p2p_matrix import matrix_of
 from b200kit.report.content.proof import freshness
+from b200kit.report.content.records import diagnosis_of, history_of, run_conditions_of
 from b200kit.report.content.reprovision import reprovisioned_of
-from b200kit.report.content.run_conditions import run_conditions_of
-from b200kit.report.content.serving import gpus_of_replica
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
+from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
 from b200kit.report.document import Pairs, clean, counted, duration, items, number, read, show
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
@@ -132,18 +126,18 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "outcome": outcome_of(host),
         "first": first_of(host),
         "done": _done(host),
-        "gate": gate_line(read(host, "verdict")),
+        "gate": gate_line(host),
         "facts": _facts(host, machine.graph),
         "picture": diagram(machine),
         "why_no_picture": clean(machine.graph.why),
         "matrix": matrix_of(host),
-        "findings": findings_of(read(host, "verdict")),
-        "open": each_once(read(host, "verdict")),
+        "findings": verdict_of(host).findings,
+        "open": each_once(verdict_of(host)),
         "versions": facts.versions(host),
         "reported": reported(host) if facts.observed(host) else [],
         "not_applicable": not_applicable(read(host, "verdict")),
         "stages": list(_stages(host)),
-        "layout": list(_layout(host)),
+        "layout": facts.layout(host),
         "latency": latency,
         "distributions": distributions(smoke, stand_in=latency.stand_in),
         "over_time": over_time(smoke, stand_in=latency.stand_in),
@@ -168,10 +162,7 @@ def _facts(host: object, graph: Topology) -> Pairs:
     if not facts.observed(host):
         return [("node", facts.NO_STATE)]
     return [
-        ("GPUs", facts.gpus_line(host, graph)),
-        *([("power", cap)] if (cap := facts.power_line(host)) else []),
-        ("NVLink", facts.links_line(graph)),
-        ("fabric", facts.fabric_line(graph)),
+        *facts.machine(host, graph),
         ("GPUs by NUMA node", facts.numa_short(graph)),
         ("observed", show(read(host, "state", "taken_at"))),
     ]
@@ -203,13 +194,6 @@ def _stages(host: object) -> Iterator[Stage]:
             detail=_said(read(entry, "detail")),
             changes=tuple(map(show, items(read(entry, "changes")))),
         )
-
-
-def _layout(host: object) -> Iterator[list[str]]:
-    for row in items(read(host, "layout")):
-        nodes = ", ".join(map(show, items(read(row, "numa_nodes")))) or "none"
-        ends = [nodes, show(read(row, "cpus")), show(read(row, "port"))]
-        yield [show(read(row, "replica")), gpus_of_replica(row, ", "), *ends]
 
 
 def _tuned(found: Tuning) -> Tuned | None:
