@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from b200kit.report.content import conditions
+from b200kit.report.content import latency
 
 
 def test_rates_of_the_server_stand_beside_the_prompts_they_were_measured_with() -> None:
     server = {"prefix_hit_rate": 0.44, "spec_acceptance_rate": 0.71, "preemptions": 0}
     smoke = {"server": server, "conditions": {"prompts": "own texts; 50% of each shared by 8"}}
-    rows = dict(conditions.instruments(smoke))
+    rows = dict(latency.instruments(smoke))
     beside = " (own texts; 50% of each shared by 8)"
     assert rows["server prefix hit rate"] == f"0.44{beside}"
     assert rows["server spec acceptance rate"] == f"0.71{beside}"
@@ -16,5 +16,5 @@ def test_rates_of_the_server_stand_beside_the_prompts_they_were_measured_with() 
 
 
 def test_prompts_that_are_not_named_are_said_to_be_so() -> None:
-    rows = dict(conditions.instruments({"server": {"prefix_hit_rate": 0.5}}))
+    rows = dict(latency.instruments({"server": {"prefix_hit_rate": 0.5}}))
     assert rows["server prefix hit rate"] == "0.5 (prompts unmeasured)"

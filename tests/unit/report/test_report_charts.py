@@ -16,7 +16,7 @@ from b200kit.report.charts.cdf import cdf, distributions
 from b200kit.report.charts.goodput_sweep import MOST, sweeps
 from b200kit.report.charts.heat_map import SHADES, heats
 from b200kit.report.charts.over_time import over_time
-from b200kit.report.content.fleet import fleet
+from b200kit.report.content.nodes import fleet
 from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
 from b200kit.tuning import cells as core_tuning
 from b200kit.tuning import choice

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.report.content.serving import serving_line
-from b200kit.report.content.verdict import first_of
+from b200kit.report.content.verdict import first_of, serving_line
 from b200kit.report.files import stored, write
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import ranked

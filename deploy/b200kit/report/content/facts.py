@@ -7,7 +7,6 @@ from collections import Counter
 from b200kit.node.checks.gpu import power
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Gpu, Topology
-from b200kit.report.content.serving import gpus_of_replica
 from b200kit.report.content.topology import outline
 from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show
 
@@ -52,17 +51,16 @@ LAYOUT = ["replica", "GPUs", "NUMA node", "CPUs", "port"]
 
 
 def layout(host: object) -> list[list[str]]:
-    """Where each replica is placed, a row each."""
-    return [
-        [
-            show(read(row, "replica")),
-            gpus_of_replica(row),
-            ",".join(map(show, items(read(row, "numa_nodes")))) or "none",
-            show(read(row, "cpus")),
-            show(read(row, "port")),
-        ]
-        for row in items(read(host, "layout"))
-    ]
+    """Where each replica is placed, and whether one process on CPUs stands for all of its GPUs."""
+    rows = []
+    for row in items(read(host, "layout")):
+        replica, cpus, port = (show(read(row, key)) for key in ("replica", "cpus", "port"))
+        gpus, nodes = (
+            ",".join(map(show, items(read(row, key)))) or "none" for key in ("gpus", "numa_nodes")
+        )
+        mark = " (1 process)" if read(row, "processes") == 1 else ""
+        rows.append([replica, gpus + mark, nodes, cpus, port])
+    return rows
 
 
 def links_line(graph: Topology) -> str:

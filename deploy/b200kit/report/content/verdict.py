@@ -1,17 +1,19 @@
-"""A verdict as all views show it: what blocks first, one action requested once, alike together."""
+"""What is wrong with a node, what to do, who serves: a verdict as all views show it.
+
+What blocks stands first, one action is requested once, and what is alike stands together.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from b200kit.node.lib import cpulist
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Finding, Status, Verdict, cause
-from b200kit.report.content.serving import serving_line
-from b200kit.report.document import clean, items, mapping, read, show
+from b200kit.report.document import Unmeasured, clean, counted, items, mapping, number, read, show
 from b200kit.report.outcome import is_good, outcome_of
 
 TONES = {
@@ -21,6 +23,7 @@ TONES = {
 _NOTHING = "nothing recorded"
 _PARTS_IN_FULL = 3
 _GPU = re.compile(r"GPU ([0-9]{1,4})")
+_REPLICA = re.compile(r"vllm(-group)?@\d+\.service")
 _T = TypeVar("_T")
 
 
@@ -153,7 +156,7 @@ class First:
     cause: str = ""
     action: str = ""
     serving: str = ""
-    finding: Finding | None = None
+    finding: Finding | None = field(default=None, compare=False)
 
 
 def first_of(host: object) -> First:
@@ -168,3 +171,45 @@ def first_of(host: object) -> First:
     never = word == "not reached"
     untold = "the run ended before its turn" if never else "unmeasured: no cause in the record"
     return First(said or untold, advice.of_outcome(word), serving_line(host))
+
+
+def serving_line(host: object) -> str:
+    """Say whether a node serves, was stopped by this run, or was left as it was."""
+    if isinstance(known := read(host, "in_short", "serving"), str):
+        return known
+    withdrawn = read(host, "withdrawn")
+    if mapping(withdrawn) and "units" in mapping(withdrawn):
+        return _stopped(items(read(withdrawn, "units")))
+    if isinstance(withdrawn, Unmeasured) and "withdrawn" in mapping(host):
+        return f"STILL SERVING: it could not be stopped: {withdrawn.reason}"
+    repaired = read(host, "reprovision", "state")
+    if isinstance(repaired, str) and repaired != "serving":
+        return f"out of service: {show(repaired)}"
+    return "serves" if outcome_of(host).word == "live" else _observed(host)
+
+
+def _stopped(units: list[object]) -> str:
+    names = [show(unit) for unit in units]
+    replicas = [name for name in names if _REPLICA.fullmatch(name)]
+    others = [name for name in names if name not in replicas]
+    what = [counted(len(replicas), "replica")] if replicas else []
+    return f"stopped by this run: {', '.join([*what, *others])}" if names else "nothing served here"
+
+
+def _observed(host: object) -> str:
+    """What the last observation saw. What this run changed after it may have changed that."""
+    units = read(host, "state", "units")
+    if not mapping(read(host, "state")):
+        return "unmeasured: it was not observed; what serves there was not touched"
+    if isinstance(units, Unmeasured):
+        return "unmeasured: its units were not read; this run stopped nothing"
+    asked = [unit for name, unit in mapping(units).items() if _REPLICA.fullmatch(name)]
+    states = [read(unit, "active") for unit in asked if unit is not None]
+    known = [state for state in states if not isinstance(state, Unmeasured)]
+    if not asked or (states and not known):
+        return "untouched: whether replicas ran was not read"
+    runs = sum(state not in ("inactive", "failed") for state in known)
+    seen = f"{counted(runs, 'replica') if runs else 'no replica'} ran when it was observed"
+    seen += f"; {len(states) - len(known)} unmeasured" if len(known) < len(states) else ""
+    changed = bool(number(read(host, "changes")))
+    return f"unmeasured since this run's changes: {seen}" if changed else f"untouched: {seen}"

@@ -11,16 +11,21 @@ from b200kit.report.charts.cdf import distributions
 from b200kit.report.charts.goodput_sweep import sweeps
 from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
-from b200kit.report.content import conditions, facts
-from b200kit.report.content.alike import Alike, good_alike, not_good_alike, whole
-from b200kit.report.content.fleet import HEAD, fleet
-from b200kit.report.content.gpus_under_load import gpus_during
+from b200kit.report.content import facts
+from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
 from b200kit.report.content.latency import METRICS, latency_of
-from b200kit.report.content.machine import machine_of
-from b200kit.report.content.other_readings import not_applicable, reported
-from b200kit.report.content.p2p_matrix import matrix_of
-from b200kit.report.content.proof import freshness
+from b200kit.report.content.machine import machine_of, matrix_of
+from b200kit.report.content.nodes import (
+    HEAD,
+    Alike,
+    fleet,
+    freshness,
+    good_alike,
+    not_good_alike,
+    whole,
+)
+from b200kit.report.content.readings import reported
 from b200kit.report.content.records import diagnosis_of, history_of, run_conditions_of
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
@@ -135,16 +140,16 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "open": each_once(verdict_of(host)),
         "versions": facts.versions(host),
         "reported": reported(host) if facts.observed(host) else [],
-        "not_applicable": not_applicable(read(host, "verdict")),
+        "not_applicable": list(verdict_of(host).not_applicable.items()),
         "stages": list(_stages(host)),
         "layout": facts.layout(host),
         "latency": latency,
         "distributions": distributions(smoke, stand_in=latency.stand_in),
         "over_time": over_time(smoke, stand_in=latency.stand_in),
-        "conditions": conditions.rows(smoke),
-        "instruments": conditions.instruments(smoke),
-        "gpus_during": gpus_during(smoke),
-        "paths": conditions.paths(smoke),
+        "conditions": measured.conditions(smoke),
+        "instruments": measured.instruments(smoke),
+        "gpus_during": measured.gpus_during(smoke),
+        "paths": measured.paths(smoke),
         "history": history_of(host),
         "timeline": timeline_of(read(host, "record")),
         "diagnosis": diagnosis_of(host),

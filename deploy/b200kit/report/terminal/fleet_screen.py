@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from b200kit.report.content.now import words
+from b200kit.report.content.now import fleet as words
 from b200kit.report.content.now.fleet import FleetNow, Row
-from b200kit.report.content.now.known import SERVING
+from b200kit.report.content.now.node import SERVING
 from b200kit.report.document import counted
 from b200kit.report.names import hostlist
 from b200kit.report.terminal.lines import Lines, Piece, shorten
@@ -22,9 +22,9 @@ def screen(
     _head(page, fleet)
     if fleet.sound:
         count = counted(len(fleet.sound), "node")
-        foot.head(count, SERVING, words.sound(fleet))
+        foot.head(count, SERVING, words.all_sound(fleet))
         foot.hang("  ", text=hostlist(fleet.sound))
-    foot.hang("", text=words.read(fleet))
+    foot.hang("", text=words.as_read(fleet))
     room = max(most - len(page.found) - 1 - len(foot.found) - 2, 3)
     shown, left = Lines(width, colour), list(fleet.rows)
     while left:
@@ -59,10 +59,10 @@ def _row(page: Lines, row: Row) -> None:
     (first, todo), *others = words.once_each(row.points)
     alone = len(row.names) == 1
     name = shorten(hostlist(row.names), page.names) if alone else f"{len(row.names)} nodes"
-    page.head(name, row.outcome, words.point(first, row.when))
+    page.head(name, row.outcome, words.told(first, row.when))
     page.action(2, todo)
     for other, todo in others:
-        page.hang("  also  ", text=words.point(other, other.when))
+        page.hang("  also  ", text=words.told(other, other.when))
         page.action(2, todo)
     if not alone:
         page.hang("  ", text=hostlist(row.names))

@@ -9,11 +9,9 @@ from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
 from b200kit.report.content import facts, reprovision, tuning
-from b200kit.report.content.alike import MOST, Alike, good_alike, not_good_alike, whole
-from b200kit.report.content.conditions import conditions_line
-from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, latency_of
+from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, conditions_line, latency_of
 from b200kit.report.content.machine import machine_of
-from b200kit.report.content.proof import freshness
+from b200kit.report.content.nodes import MOST, Alike, freshness, good_alike, not_good_alike, whole
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
 from b200kit.report.document import clean, counted, duration, items, number, read, show
 from b200kit.report.names import run_name

@@ -79,7 +79,7 @@ def test_colours_are_those_of_the_verdict_in_the_record() -> None:
     state, expectation = states.healthy(), states.expectation()
     state["gpus"][3]["links"][7]["state"] = 0
     waiver = {"check": "nvlink.links", "owner": "o", "reason": "r", "until": "2026-12-01"}
-    verdict = judge({**expectation, "waivers": [waiver]}, state).to_json()
+    verdict = judge({**expectation, "waivers": [waiver]}, state)
     assert topology(state, expectation).gpus[3].tone == BAD
     assert topology(state, expectation, verdict).gpus[3].tone == UNKNOWN
 
