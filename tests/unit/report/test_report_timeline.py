@@ -53,6 +53,13 @@ def test_newest_run_is_marked_outside_the_band_of_the_baseline() -> None:
     assert all(float(band[0]) <= y <= sum(map(float, band)) for _, y in places(ttft, "mark square"))
 
 
+def test_one_run_draws_no_trend() -> None:
+    several = document(slow(10))
+    one = several | {"timeline": several["timeline"] | {"runs": several["timeline"]["runs"][-1:]}}
+    found = [page(n=records.live(record=known)).text for known in (several, one)]
+    assert ["Run by run" in text for text in found] == [True, False]
+
+
 def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
     found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER), slow(11)))
     assert [words for words, _ in found.changes] == ["A, 2026-10-11 09:00", "B, 2026-10-12 09:00"]

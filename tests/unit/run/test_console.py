@@ -65,6 +65,41 @@ def test_only_our_colours_stay_and_only_where_they_are_asked_for() -> None:
     assert "\x1b" not in plain
 
 
+@pytest.mark.parametrize(
+    ("given", "on_a_terminal", "piped"),
+    [
+        ({}, True, False),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"FORCE_COLOR": "1"}, True, True),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, False),
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+def test_colour_is_for_a_terminal_unless_the_reader_says_otherwise(
+    given: dict[str, str], on_a_terminal: bool, piped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    found = []
+    for is_terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        found.append(console.coloured())
+    assert found == [on_a_terminal, piped]
+
+
+@pytest.mark.parametrize(("columns", "used"), [(40, 60), (80, 80), (120, 120), (300, 140)])
+def test_lines_are_as_wide_as_the_terminal_and_alike_in_logs(
+    columns: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert console.width() == used
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert console.width() == 100
+
+
 def test_log_of_another_library_keeps_its_colours_and_lines_and_nothing_else() -> None:
     stream = io.StringIO()
     logger = logging.Logger("other")

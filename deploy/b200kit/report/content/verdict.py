@@ -41,7 +41,8 @@ def _finding(entry: dict[str, object]) -> Finding:
     untold = f"{texts.get('check') or 'a check'}: no summary in the record"
     lists = {"subjects": [show(name) for name in items(entry.get("subjects"))]}
     waiver = {"waiver": mapping(entry.get("waiver"))}
-    blank = {"summary": untold, "read": _NOTHING, "expected": _NOTHING}
+    nothing = "" if texts.get("status") == "pass" else _NOTHING
+    blank = {"summary": untold, "read": nothing, "expected": nothing}
     said = {key: text for key, text in texts.items() if text}
     return Finding.from_json({"subject": "", **blank, **said, **lists, **waiver})
 

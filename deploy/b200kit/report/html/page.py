@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from b200kit.node.state.verdict import Status
 from b200kit.report.charts.axes import SHAPES, marks
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.cdf import distributions
@@ -35,10 +37,11 @@ from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
 from b200kit.report.html.templates import template
-from b200kit.report.names import hostlist
+from b200kit.report.names import hostlist, run_name
 from b200kit.report.outcome import (
     exit_code,
     failed_hosts,
+    hosts_of,
     outcome_of,
     ranked,
     stand_in,
@@ -85,7 +88,8 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
     links = dict(pages) or {name: f"#{anchor}" for name, anchor in anchors.items()}
     folded = len(hosts) > len(chosen)
     page = template("report/report.html.j2").render(
-        run=show(read(record, "run")),
+        run=run_name(record),
+        **_asked(record),
         about=_about(record),
         totals=totals(record),
         freshness=freshness(record),
@@ -122,9 +126,28 @@ def _about(record: object) -> Pairs:
     return [*pairs, ("controller", show(controller))]
 
 
+def _asked(record: object) -> dict[str, object]:
+    """The entry and its inventory, as they were typed, when it began, and whether on real GPUs."""
+    argv, entry = list(map(show, items(read(record, "argv")))), show(read(record, "entry"))
+    name = entry.rpartition("/")[2]
+    place = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == name), 0)
+    inventory = argv[place - 1] if place > 1 else ""
+    rows = (row for host in hosts_of(record).values() for row in items(read(host, "layout")))
+    # In a lab one process on CPUs may stand for all GPUs of a replica.
+    on_cpus = any(read(row, "processes") == 1 for row in rows)
+    return {
+        "entry": argv[place] if place else entry,
+        "inventory": inventory,
+        "started": show(read(record, "started_at")).replace("T", " "),
+        "simulated": on_cpus or inventory.rpartition("/")[2] == "lab.py",
+    }
+
+
 def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
+    passed = [f for f in verdict_of(host).findings if f.status is Status.PASS]
+    runs = items(read(host, "record", "timeline", "runs"))
     return {
         "anchor": anchor,
         "name": clean(name),
@@ -136,7 +159,11 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "picture": diagram(machine),
         "why_no_picture": clean(machine.graph.why),
         "matrix": matrix_of(host),
-        "findings": verdict_of(host).findings,
+        "passed": passed,
+        "passed_names": ", ".join(
+            f"{check} ({count} times)" if count > 1 else check
+            for check, count in Counter(finding.check for finding in passed).items()
+        ),
         "open": each_once(verdict_of(host)),
         "versions": facts.versions(host),
         "reported": reported(host) if facts.observed(host) else [],
@@ -151,7 +178,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "gpus_during": measured.gpus_during(smoke),
         "paths": measured.paths(smoke),
         "history": history_of(host),
-        "timeline": timeline_of(read(host, "record")),
+        "timeline": timeline_of(read(host, "record")) if len(runs) > 1 else None,
         "diagnosis": diagnosis_of(host),
         "run_conditions": run_conditions_of(host),
         "tuned": _tuned(tuning_of(host)),
