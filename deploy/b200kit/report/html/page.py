@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from b200kit.node.state.verdict import Status
@@ -13,7 +13,7 @@ from b200kit.report.charts.cdf import distributions
 from b200kit.report.charts.goodput_sweep import sweeps
 from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
-from b200kit.report.content import facts
+from b200kit.report.content import facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
 from b200kit.report.content.latency import METRICS, latency_of
@@ -32,7 +32,7 @@ from b200kit.report.content.records import diagnosis_of, history_of, run_conditi
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
-from b200kit.report.document import Pairs, clean, counted, duration, items, number, read, show
+from b200kit.report.document import Pairs, clean, items, read, show
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
@@ -41,26 +41,12 @@ from b200kit.report.names import hostlist, run_name
 from b200kit.report.outcome import (
     exit_code,
     failed_hosts,
-    hosts_of,
     outcome_of,
     ranked,
     stand_in,
     totals,
 )
 from b200kit.report.shown import shown
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage as text; `share` is its part of the host's time in percent, for its bar."""
-
-    name: str
-    status: str
-    tone: str
-    took: str
-    share: float
-    detail: str
-    changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +75,8 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
     folded = len(hosts) > len(chosen)
     page = template("report/report.html.j2").render(
         run=run_name(record),
-        **_asked(record),
-        about=_about(record),
+        asked=run.asked_of(record),
+        about=run.about(record),
         totals=totals(record),
         freshness=freshness(record),
         exit_code=exit_code(record),
@@ -113,36 +99,6 @@ def _linked(alike: Alike, links: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(clean(name), links[name]) for name in alike.members if name in links]
 
 
-def _about(record: object) -> Pairs:
-    argv = " ".join(map(show, items(read(record, "argv")))) or show(read(record, "entry"))
-    controller = read(record, "controller")
-    pairs = [
-        ("command", argv),
-        ("started", show(read(record, "started_at"))),
-        ("ended", show(read(record, "ended_at"))),
-    ]
-    if isinstance(controller, dict):
-        return pairs + [(f"controller {clean(str(k))}", show(v)) for k, v in controller.items()]
-    return [*pairs, ("controller", show(controller))]
-
-
-def _asked(record: object) -> dict[str, object]:
-    """The entry and its inventory, as they were typed, when it began, and whether on real GPUs."""
-    argv, entry = list(map(show, items(read(record, "argv")))), show(read(record, "entry"))
-    name = entry.rpartition("/")[2]
-    place = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == name), 0)
-    inventory = argv[place - 1] if place > 1 else ""
-    rows = (row for host in hosts_of(record).values() for row in items(read(host, "layout")))
-    # In a lab one process on CPUs may stand for all GPUs of a replica.
-    on_cpus = any(read(row, "processes") == 1 for row in rows)
-    return {
-        "entry": argv[place] if place else entry,
-        "inventory": inventory,
-        "started": show(read(record, "started_at")).replace("T", " "),
-        "simulated": on_cpus or inventory.rpartition("/")[2] == "lab.py",
-    }
-
-
 def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
@@ -153,7 +109,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "name": clean(name),
         "outcome": outcome_of(host),
         "first": first_of(host),
-        "done": _done(host),
+        "done": run.done(host),
         "gate": gate_line(host),
         "facts": _facts(host, machine.graph),
         "picture": diagram(machine),
@@ -168,7 +124,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "versions": facts.versions(host),
         "reported": reported(host) if facts.observed(host) else [],
         "not_applicable": list(verdict_of(host).not_applicable.items()),
-        "stages": list(_stages(host)),
+        "stages": run.stages(host),
         "layout": facts.layout(host),
         "latency": latency,
         "distributions": distributions(smoke, stand_in=latency.stand_in),
@@ -186,10 +142,6 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     }
 
 
-def _said(value: object) -> str:
-    return clean(value) if isinstance(value, str) else ""
-
-
 def _facts(host: object, graph: Topology) -> Pairs:
     if not facts.observed(host):
         return [("node", facts.NO_STATE)]
@@ -198,34 +150,6 @@ def _facts(host: object, graph: Topology) -> Pairs:
         ("GPUs by NUMA node", facts.numa_short(graph)),
         ("observed", show(read(host, "state", "taken_at"))),
     ]
-
-
-def _done(host: object) -> str:
-    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
-    total = sum(span for span in spans if span is not None)
-    parts = [
-        counted(read(host, key), key.removesuffix("s"))
-        for key in ("changes", "commands")
-        if number(read(host, key)) is not None
-    ]
-    return ", ".join([*parts, *([duration(total)] if total else [])])
-
-
-def _stages(host: object) -> Iterator[Stage]:
-    entries = items(read(host, "stages"))
-    longest = max((number(read(entry, "seconds")) or 0.0 for entry in entries), default=0.0)
-    tones = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
-    for entry in entries:
-        seconds, status = number(read(entry, "seconds")), show(read(entry, "status"))
-        yield Stage(
-            name=show(read(entry, "name")),
-            status=status,
-            tone=tones.get(status, "unknown"),
-            took=show(read(entry, "seconds")) if seconds is None else duration(seconds),
-            share=100 * max(seconds or 0.0, 0.0) / longest if longest > 0 else 0.0,
-            detail=_said(read(entry, "detail")),
-            changes=tuple(map(show, items(read(entry, "changes")))),
-        )
 
 
 def _tuned(found: Tuning) -> Tuned | None:

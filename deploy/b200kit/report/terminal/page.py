@@ -8,12 +8,12 @@ from b200kit.node.lib import cpulist
 from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
-from b200kit.report.content import facts, reprovision, tuning
+from b200kit.report.content import facts, reprovision, run, tuning
 from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, conditions_line, latency_of
 from b200kit.report.content.machine import machine_of
 from b200kit.report.content.nodes import MOST, Alike, freshness, good_alike, not_good_alike, whole
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
-from b200kit.report.document import clean, counted, duration, items, number, read, show
+from b200kit.report.document import clean, counted, read, show
 from b200kit.report.names import run_name
 from b200kit.report.outcome import (
     exit_code,
@@ -117,7 +117,9 @@ def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -
         room = page.width - len(name) - max(len(outcome.label), 7) - 4
         in_one = "  ".join(short)
         fits = len(in_one) <= room
-        page.head(name, outcome, in_one if fits else "; ".join(short), _took(host) if fits else "")
+        page.head(
+            name, outcome, in_one if fits else "; ".join(short), run.took(host) if fits else ""
+        )
         _findings(page, host, indent)
     else:
         _first(page, name, host)
@@ -167,14 +169,6 @@ def _group(page: Lines, group: list[Similar], indent: int, above: Finding | None
         page.hang(pad, text=text)
 
 
-def _took(host: object) -> str:
-    """How long the host's stages took, or else its observation, or nothing."""
-    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
-    total = sum(span for span in spans if span is not None)
-    observed_s = number(read(host, "state", "took_s"))
-    return duration(total) if total else "" if observed_s is None else duration(observed_s)
-
-
 def _deployed(page: Lines, name: str, host: object) -> None:
     """The block of one host of a deploy: what is wrong and what to do about it, the node, what it
     serves and how fast; the run's own figures last.
@@ -203,10 +197,7 @@ def _deployed(page: Lines, name: str, host: object) -> None:
         if text:
             page.fact(label, text)
     _stages(page, host)
-    known = {key: read(host, key) for key in ("changes", "commands")}
-    done = [counted(v, k[:-1]) for k, v in known.items() if number(v) is not None]
-    text = ", ".join(filter(None, [*done, _took(host)])).replace("0 changes", "no change")
-    if text:
+    if text := run.done(host):
         page.fact("run", text)
     page.line("")
 
@@ -250,19 +241,15 @@ def _latency(page: Lines, host: object) -> None:
 def _stages(page: Lines, host: object) -> None:
     """The stages that did something; those that found nothing to do share one line."""
     quiet, label = [], "stages"
-    for stage in items(read(host, "stages")):
-        name, status = show(read(stage, "name")), show(read(stage, "status"))
-        if status in ("ok", "skipped"):
-            quiet.append(name if status == "ok" else f"{name} (skipped)")
+    for stage in run.stages(host):
+        if stage.status in ("ok", "skipped"):
+            quiet.append(stage.name if stage.status == "ok" else f"{stage.name} (skipped)")
             continue
-        count, detail = len(items(read(stage, "changes"))), read(stage, "detail")
-        changes = counted(count, "change") if count else ""
-        said = show(detail) if isinstance(detail, str) else ""
-        word = "" if status == "changed" and (changes or said) else status
-        text = ", ".join(filter(None, (word, changes, said)))
-        seconds = number(read(stage, "seconds"))
-        head = f"{f'  {label}':<{COLUMN}}{shorten(name, 20):<10}  "
-        page.hang(head, text=text, end="" if seconds is None else duration(seconds))
+        changes = counted(len(stage.changes), "change") if stage.changes else ""
+        word = "" if stage.status == "changed" and (changes or stage.detail) else stage.status
+        text = ", ".join(filter(None, (word, changes, stage.detail)))
+        head = f"{f'  {label}':<{COLUMN}}{shorten(stage.name, 20):<10}  "
+        page.hang(head, text=text, end=stage.took)
         label = ""
     if quiet:
         page.fact("unchanged", ", ".join(quiet))
