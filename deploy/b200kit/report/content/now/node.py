@@ -165,48 +165,30 @@ def proof_now(standing: object, name: str) -> ProofNow:
         return ProofNow(EXPIRED, "its proof is of another boot")
     if read(proof, "node") != name:
         return ProofNow(EXPIRED, f"its proof is of another node, {show(read(proof, 'node'))}")
-    return _by_time(proof, standing)
-
-
-def _by_time(proof: object, standing: object) -> ProofNow:
     at, until = moment(read(standing, "at")), moment(read(proof, "valid_until"))
     if at is None or until is None:
         return ProofNow(UNKNOWN, "its proof does not say until when it is valid")
-    word = read(proof, "standing")
-    over = until <= at or word == EXPIRED
-    which = ", ".join(_lacking(proof, at) if over else _first(proof))
-    replicas = frozenset(
-        index for one in items(read(proof, "serving", "replicas"))
-        if (index := integer(one)) is not None
-    )  # fmt: skip
-    if over:
-        return ProofNow(EXPIRED, f"its proof expired{which and ': '}{which}", until, replicas)
+    word, listed = read(proof, "standing"), items(read(proof, "serving", "replicas"))
+    replicas = frozenset(index for one in listed if (index := integer(one)) is not None)
+    asked = [one for one in map(mapping, items(read(proof, "evidence")))
+             if one.get("required") is not False]  # fmt: skip
+    ends = {show(one.get("kind")): moment(one.get("valid_until")) for one in asked}
+    if until <= at or word == EXPIRED:
+        lacking = []
+        for one in asked:
+            kind, result = show(one.get("kind")), one.get("result")
+            if result != "pass":
+                lacking.append(f"{kind} {show(result)}")
+            elif (end := ends[kind]) is None or end <= at:
+                lacking.append(kind)
+        return ProofNow(EXPIRED, ": ".join(filter(None, ["its proof expired", ", ".join(lacking)])),
+                        until, replicas)  # fmt: skip
     if word not in (VALID, EXPIRING):
         return ProofNow(UNKNOWN, f"its proof stands as {show(word)}", until, replicas)
-    why = f"its proof expires{which and ': '}{which}" if word == EXPIRING else ""
+    known = {kind: end for kind, end in ends.items() if end}
+    first = min(known, key=lambda kind: known[kind], default="")
+    why = ": ".join(filter(None, ["its proof expires", first])) if word == EXPIRING else ""
     return ProofNow(str(word), why, until, replicas)
-
-
-def _lacking(proof: object, at: datetime) -> Iterator[str]:
-    """The evidence that is asked for and does not hold."""
-    for entry in _evidence(proof):
-        until, result = moment(entry.get("valid_until")), entry.get("result")
-        if result != "pass":
-            yield f"{show(entry.get('kind'))} {show(result)}"
-        elif until is None or until <= at:
-            yield show(entry.get("kind"))
-
-
-def _first(proof: object) -> list[str]:
-    """The evidence that ends first."""
-    ends = [(until, entry) for entry in _evidence(proof)
-            if (until := moment(entry.get("valid_until")))]  # fmt: skip
-    return [show(min(ends, key=lambda one: one[0])[1].get("kind"))] if ends else []
-
-
-def _evidence(proof: object) -> list[dict[str, object]]:
-    found = map(mapping, items(read(proof, "evidence")))
-    return [entry for entry in found if entry.get("required") is not False]
 
 
 def moment(stamp: object) -> datetime | None:
@@ -258,7 +240,9 @@ def _answered(name: str, known: Known, planned: Planned | None, now: float) -> N
     if serving:
         found += _of_proof(proof, clock, integer(read(standing, "share")))
     if serving and proof.holds and len(proven) < len(serving):
-        found.append(_unproven(serving, proof))
+        others = ", ".join(show(one.get("index")) for one in serving if one not in proven)
+        why = f"its proof is not about replica {others}, which serves"
+        found.append(Point("not proven", why))
     return NodeNow(
         name,
         _with_work(found, planned),
@@ -274,16 +258,14 @@ def _answered(name: str, known: Known, planned: Planned | None, now: float) -> N
 def _with_work(points: list[Point], planned: Planned | None) -> tuple[Point, ...]:
     """With what is done with the node; that it is out, or away, is no fault while it is changed."""
     if planned:
-        if planned.change:
-            points = [_as_planned(point) for point in points]
+        expected = ("out", "partly out", "not read", "unknown") if planned.change else ()
+        points = [
+            replace(point, state="planned", next="") if point.state in expected else point
+            for point in points
+        ]
         word = "unknown" if planned.damaged else "planned"
         points = [Point(word, clean(planned.text)), *points]
     return tuple(sorted(dict.fromkeys(points), key=lambda point: RANK[point.state]))
-
-
-def _as_planned(point: Point) -> Point:
-    is_expected = point.state in ("out", "partly out", "not read", "unknown")
-    return replace(point, state="planned", next="") if is_expected else point
 
 
 def _gpus(entries: list[Entry]) -> int:
@@ -307,16 +289,25 @@ def _points(standing: object, known: Known, clock: Clock, entries: list[Entry]) 
     if read(standing, "headless") is True:
         yield Point("member", "it works for a replica of another node, which shows it")
         return
-    seen = list(confirmed(standing))
+    seen: list[Fault] = []
+    problem = ""
+    try:
+        seen = [fault for fault in watch.faults_of(read(standing, "watch")) if fault.confirmed]
+    except ValueError as error:
+        problem = clean(str(error))
     mark = read(standing, "quarantine")
     if mark is not None:
         yield _quarantined(mark, standing, clock)
     elif not entries:
-        yield _no_replicas(read(standing, "replicas"))
+        unread = read(standing, "replicas")
+        if isinstance(unread, Unmeasured):
+            yield Point("unknown", f"its replicas could not be read: {unread.reason}")
+        else:
+            yield Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
     else:
-        yield from replicas_out(standing, entries, seen, clock)
-        yield from look(standing, known, clock)
-    yield from other_faults(standing, seen, clock)
+        yield from _replicas_out(standing, entries, seen, clock)
+        yield from _look(standing, known, clock, problem)
+    yield from _other_faults(standing, seen, clock)
 
 
 def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
@@ -328,12 +319,6 @@ def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
     if quarantine.on_trial(mark, read(standing, "boot_id"), clock.boot_s):
         return Point("planned", f"on trial; {what}", "", when, age)
     return Point("out", what, "", when, age)
-
-
-def _no_replicas(entries: object) -> Point:
-    if isinstance(entries, Unmeasured):
-        return Point("unknown", f"its replicas could not be read: {entries.reason}")
-    return Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
 
 
 def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Point]:
@@ -350,13 +335,7 @@ def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Poin
     yield Point(word, proof.why + (f"; its share is {share} %" if less else ""), "", when, age)
 
 
-def _unproven(serving: list[Entry], proof: ProofNow) -> Point:
-    which = [show(one.get("index")) for one in serving
-             if integer(one.get("index")) not in proof.replicas]  # fmt: skip
-    return Point("not proven", f"its proof is not about replica {', '.join(which)}, which serves")
-
-
-def replicas_out(
+def _replicas_out(
     standing: object, entries: list[Entry], faults: list[Fault], clock: Clock
 ) -> Iterator[Point]:
     """Replicas without new requests, together where they are out for one reason."""
@@ -405,23 +384,15 @@ def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float
         return "", 0.0
 
 
-def confirmed(standing: object) -> Iterator[Fault]:
-    """The confirmed faults of the last look."""
-    try:
-        yield from (f for f in watch.faults_of(read(standing, "watch")) if f.confirmed)
-    except ValueError:
-        return
-
-
-def look(standing: object, known: Known, clock: Clock) -> Iterator[Point]:
-    """Whether the last look says anything about now."""
+def _look(standing: object, known: Known, clock: Clock, problem: str) -> Iterator[Point]:
+    """Whether the last look says anything about now; *problem*: why it is not understood."""
     document, why, when, age = read(standing, "watch"), "", "", 0.0
     began = number(read(document, "boot_s"))
     if document is None:
         why = "nobody has looked at it in this boot"
     elif isinstance(document, Unmeasured):
         why = f"its last look could not be read: {document.reason}"
-    elif problem := _problem(document):
+    elif problem:
         why = f"its last look: {problem}"
     elif began is None or clock.boot_s is None or began > clock.boot_s:
         why = "its last look does not say when it was"
@@ -431,16 +402,7 @@ def look(standing: object, known: Known, clock: Clock) -> Iterator[Point]:
         yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
 
 
-def _problem(document: object) -> str:
-    """Why a look is not understood; "" where it is."""
-    try:
-        watch.faults_of(document)
-    except ValueError as error:
-        return clean(str(error))
-    return ""
-
-
-def other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
+def _other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
     """Confirmed faults that took nobody out."""
     kept = mapping(read(standing, "watchdog")).values()
     held = {Standing.of(document).held for document in kept}
