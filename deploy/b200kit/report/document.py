@@ -25,6 +25,11 @@ def read(doc: object, *path: str | int) -> object:
     return Unmeasured(clean(value.reason)) if isinstance(value, Unmeasured) else value
 
 
+def unread(value: object, otherwise: str) -> str:
+    """Return why `value` was not read, or else, as it is empty, that it is `otherwise`."""
+    return str(value) if isinstance(value, Unmeasured) else f"unmeasured: {otherwise}"
+
+
 def mapping(value: object) -> dict[str, object]:
     """Return `value` as a JSON object, empty when it is anything else."""
     return {str(k): v for k, v in value.items()} if isinstance(value, dict) else {}

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from b200kit.report.terminal.lines import Lines
 from tests.messages import assert_message, lines_with
 from tests.unit.report import records
 from tests.unit.report.pages import terminal
@@ -144,6 +145,17 @@ def test_long_name_is_cut_before_the_verdict_is(width: int) -> None:
         host = records.red() | {"outcome": "unfit"}
         text = terminal(records.record(entry, **{name: host}), width=width)
         assert "UNFIT  " in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_no_table_breaks_a_word_or_a_figure(width: int) -> None:
+    rows = [["ms", "accepted", "from-to", "newer", "90 % interval"],
+            ["TPOT", "10.1", "9.87-10.4", "12345.1", "+8.2 to +12.8 %"]]  # fmt: skip
+    page = Lines(width)
+    page.table(rows, left=2, right=frozenset({1, 3}))
+    words = " ".join(page.found).replace(";", "").split()
+    assert [word for cell in rows[1] for word in cell.split() if word not in words] == []
+    assert max(map(len, page.found)) <= width
 
 
 def test_colour_only_adds() -> None:

@@ -8,7 +8,7 @@ from b200kit.node.checks.gpu import power
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Topology
 from b200kit.report.content.topology import outline
-from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show, unread
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -84,8 +84,7 @@ def numa_lines(host: object, graph: Topology) -> list[str]:
     """Return one line a NUMA node: ``node 0: GPU 0,1,2,3; CPUs 0-55,112-167``."""
     reading = read(host, "state", "numa")
     if not graph.numa:
-        why = reading if isinstance(reading, Unmeasured) else "unmeasured: no NUMA node listed"
-        return [str(why) if observed(host) else NO_STATE]
+        return [unread(reading, "no NUMA node listed") if observed(host) else NO_STATE]
     lines = []
     for node in graph.numa:
         gpus = ",".join(gpu.name.removeprefix("GPU ") for gpu in node.gpus)

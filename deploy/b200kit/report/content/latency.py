@@ -18,6 +18,7 @@ from b200kit.report.document import (
     number,
     read,
     show,
+    unread,
 )
 from b200kit.report.html.figure import Table
 
@@ -68,9 +69,8 @@ class Latency:
 def latency_of(host: object) -> Latency:
     """Return the latency of a HostRecord; percentiles that n cannot carry stand as ``-``."""
     smoke = read(host, "smoke")
-    if isinstance(smoke, Unmeasured) or not mapping(smoke):
-        unread = isinstance(smoke, Unmeasured)
-        return Latency(str(smoke) if unread else "unmeasured: no smoke test was run")
+    if not mapping(smoke):
+        return Latency(unread(smoke, "no smoke test was run"))
     rows = tuple(_row(smoke, key) for key in METRICS)
     age, at = number(read(host, "smoke_age_s")), read(smoke, "taken_at")
     when = "" if isinstance(at, Unmeasured) or not at else f" at {show(at)}"
@@ -165,8 +165,8 @@ def _answers(golden: object) -> Iterator[tuple[str, str]]:
     outcome, why, doubt = (
         read(golden, *path) for path in (("reference", "outcome"), ("reference", "why"), ("doubt",))
     )
-    if isinstance(golden, Unmeasured) or not mapping(golden):
-        yield "answers", str(golden) if isinstance(golden, Unmeasured) else "unmeasured"
+    if not mapping(golden):
+        yield "answers", unread(golden, "nothing was recorded")
     elif isinstance(outcome, str):
         yield "answers", f"{show(outcome)} ({show(why)})"
     else:
@@ -253,9 +253,8 @@ def paths(smoke: object) -> list[tuple[str, list[str]]]:
 def gpus_during(smoke: object) -> tuple[str, Table | None]:
     """Return why nothing is known of the GPUs, or "" and their table: least, median and most."""
     found = read(smoke, "gpus")
-    if isinstance(found, Unmeasured) or not items(found):
-        unread = isinstance(found, Unmeasured)
-        return str(found) if unread else "unmeasured: no GPU was looked at", None
+    if not items(found):
+        return unread(found, "no GPU was looked at"), None
     rows = tuple(
         (show(read(gpu, "index")), show(read(gpu, "samples")),
          *(_ends(read(gpu, key), 1000.0 if key.endswith("_mw") else 1.0) for key in NUMBERS),

@@ -9,7 +9,7 @@ from b200kit.node.state.verdict import Status
 from b200kit.report.content.graph import BAD, Gpu, Topology
 from b200kit.report.content.topology import PEERS, tones_of, topology
 from b200kit.report.content.verdict import verdict_of
-from b200kit.report.document import Unmeasured, integer, items, read, show
+from b200kit.report.document import Unmeasured, integer, items, read, show, unread
 
 _KINDS = ("nvlink", "read", "write")
 _REPORTED = ("atomics", "prop")  # in the tip only: no check judges them
@@ -79,8 +79,7 @@ def matrix_of(host: object) -> Matrix:
     p2p = read(host, "state", "p2p")
     size = min(max(len(items(read(p2p, kind))) for kind in _KINDS), _MOST_GPUS)
     if not size:
-        unread = isinstance(p2p, Unmeasured)
-        return Matrix(why=str(p2p) if unread else "unmeasured: no pair was read")
+        return Matrix(why=unread(p2p, "no pair was read"))
     known = (read(host, "state", "gpus", i, "index") for i in range(size))
     labels = [str(i) if isinstance(n, Unmeasured) else show(n) for i, n in enumerate(known)]
     tones = tones_of(read(host, "state"), read(host, "expectation"), verdict_of(host))

@@ -21,6 +21,7 @@ from b200kit.report.document import (
     number,
     read,
     show,
+    unread,
 )
 
 WORDS = {"same": "same", "different": "DIFFERENT", "unclear": "CANNOT SAY"}
@@ -178,9 +179,8 @@ class RunConditions:
 def run_conditions_of(host: object) -> RunConditions:
     """Return the run conditions in the record document of a HostRecord."""
     document = read(host, "record", "conditions")
-    if isinstance(document, Unmeasured) or not mapping(read(document, "fields")):
-        why = document if isinstance(document, Unmeasured) else Unmeasured("it has no fields")
-        return RunConditions(str(why))
+    if not mapping(read(document, "fields")):
+        return RunConditions(unread(document, "it has no fields"))
     found = {field: read(document, "fields", field.name) for field in FIELDS}
     groups = tuple(
         (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from b200kit.report.document import Unmeasured, items, mapping, read, show
+from b200kit.report.document import items, mapping, read, show, unread
 from b200kit.report.html.figure import Table
 
 _HEAD = ("at", "from", "to", "action", "outcome")
@@ -39,9 +39,8 @@ def reprovisioned_of(host: object) -> Reprovisioned:
     """Return the reprovisioning of a HostRecord, with the states that it went through."""
     document = read(host, "reprovision")
     there = mapping(host).get("reprovision") is not None
-    if isinstance(document, Unmeasured) or not mapping(document):
-        unread = isinstance(document, Unmeasured)
-        return Reprovisioned(there, str(document) if unread else "unmeasured: nothing was recorded")
+    if not mapping(document):
+        return Reprovisioned(there, unread(document, "nothing was recorded"))
     state = show(read(document, "state"))
     rows = tuple(
         tuple(

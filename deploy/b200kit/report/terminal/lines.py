@@ -83,23 +83,43 @@ class Lines:
             self.hang(f"{' ' * indent}-> ", text=advice)
 
     def table(self, rows: Sequence[Sequence[str]], *, left: int, right: frozenset[int]) -> None:
-        """Rows as aligned columns from column *left*; *right* are figures, never broken."""
+        """Rows below a head as aligned columns from column *left*, *right* ones right-aligned.
+
+        Where the line is too short for them, cells go on below, and no word is broken: of a table
+        that needs it each row is a text.
+        """
         from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
 
-        grid = Table.grid(padding=(0, 3, 0, 0), pad_edge=False)
-        for i in range(len(rows[0])):
-            is_figure = i in right
-            grid.add_column(justify="right" if is_figure else "left", no_wrap=is_figure)
+        head, *body = rows = [[clean(cell) for cell in row] for row in rows]
+        columns = list(zip(*rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        least = [max(len(word) for cell in c for word in (cell.split() or [""])) for c in columns]
+        room = self.width - left
+        gap = next((gap for gap in (3, 2) if sum(widths) + gap * len(widths[1:]) <= room), 1)
+        room -= gap * len(widths[1:])
+        if sum(least) > room:
+            for first, *rest in body:
+                texts = (
+                    f"{name} {cell}" for name, cell in zip(head[1:], rest, strict=True) if cell
+                )
+                self.hang(f"{'':<{left}}{first}  ", text="; ".join(texts))
+            return
+        while sum(widths) > room:
+            spare = [width - low for width, low in zip(widths, least, strict=True)]
+            widths[max(range(len(widths)), key=lambda i: (spare[i] > 0, widths[i]))] -= 1
+        grid = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+        for i, width in enumerate(widths):
+            grid.add_column(justify="right" if i in right else "left", width=width)
         for row in rows:
-            grid.add_row(*(Text(clean(cell), overflow="fold") for cell in row))
+            grid.add_row(*map(Text, row))
         self._add(Padding(grid, (0, 0, 0, left)))
 
     def _text(self, *pieces: Piece) -> Text:
         from rich.text import Text
 
-        return Text.assemble(*pieces, no_wrap=True, overflow="ellipsis")
+        return Text.assemble(*pieces, no_wrap=True, overflow="crop")
 
     def _add(self, shown: RenderableType) -> None:
         with self._console.capture() as printed:
