@@ -104,6 +104,6 @@ def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
 
 
 def _origin(page: Lines, example: examples.Example) -> None:
-    page.hang("", text=f"{example.name}: {example.kind} ({example.file})")
+    page.hang(f"{example.name}: ", text=f"{example.kind} ({example.file})")
     for what, source in example.origins():
         page.hang("  ", text=f"{what}: {source}")
