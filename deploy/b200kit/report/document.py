@@ -8,11 +8,15 @@ optional here. What is missing, or was recorded as ``{"unmeasured": reason}``, c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from b200kit.node.lib.printable import printable
 from b200kit.node.state.view import Absent, View
 from b200kit.node.state.view import Unmeasured as Unmeasured
 
+_T = TypeVar("_T")
+_Key = TypeVar("_Key", bound=Hashable)
 Pairs = list[tuple[str, str]]
 """Rows of a name and its text."""
 
@@ -65,6 +69,14 @@ def numbers(value: object) -> list[float]:
 def clean(text: str) -> str:
     """Return `text` on one line; what could drive a terminal or turn text around is an escape."""
     return printable(" ".join(text.split()))
+
+
+def grouped(things: Iterable[_T], key: Callable[[_T], _Key]) -> dict[_Key, list[_T]]:
+    """Return the things of each key, both in the order in which they come."""
+    groups: dict[_Key, list[_T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
 
 
 def counted(value: object, noun: str) -> str:

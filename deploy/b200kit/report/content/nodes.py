@@ -7,15 +7,23 @@ record, and every view of a fleet reads it from there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from b200kit.report.content.facts import facts_in_short
 from b200kit.report.content.latency import METRICS, STAND_IN, goodput_share
 from b200kit.report.content.records import history_of
 from b200kit.report.content.verdict import First, first_of, serving_line, verdict_of
-from b200kit.report.document import clean, counted, items, mapping, milliseconds, number, read
+from b200kit.report.document import (
+    clean,
+    counted,
+    grouped,
+    items,
+    mapping,
+    milliseconds,
+    number,
+    read,
+)
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import Outcome, hosts_of, is_check, is_good, outcome_of, ranked
 
@@ -32,7 +40,6 @@ _ENDED = ("outcome", "stage", "error", "commands", "changes", "exit_code", "with
 _OF_SMOKE = ("p50_", "goodput")
 _OF_PROOF = ("serving", "proven", "served_s", "proven_s", "unread")
 _OWN = re.compile(r"\d+")
-_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,8 @@ def whole(hosts: Mapping[str, object]) -> list[str]:
     if len(hosts) <= MOST:
         return list(hosts)
     bad = _not_good(hosts)
-    firsts = [names[0] for names in _together(bad, lambda name: _told(bad[name])).values()]
-    kinds = _together(firsts, lambda name: _kind(bad[name]))
+    firsts = [names[0] for names in grouped(bad, lambda name: _told(bad[name])).values()]
+    kinds = grouped(firsts, lambda name: _kind(bad[name]))
     places = {name: place for names in kinds.values() for place, name in enumerate(names)}
     return sorted(firsts, key=lambda name: places[name])[:MOST]
 
@@ -78,7 +85,7 @@ def exceptions(hosts: Mapping[str, object]) -> list[str]:
 def not_good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
     """Yield what is wrong, with what to do and who serves, each once."""
     bad = _not_good(hosts)
-    groups = _together(bad, lambda name: _told(bad[name]))
+    groups = grouped(bad, lambda name: _told(bad[name]))
     for (outcome, first), names in groups.items():
         yield Alike(outcome, first.cause, tuple(names), first.action, first.serving)
 
@@ -86,7 +93,7 @@ def not_good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
 def good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
     """Yield what the nodes that ended well are, each once, with the range of their latencies."""
     good = {name: host for name, host in hosts.items() if is_good(host)}
-    groups = _together(good, lambda name: (outcome_of(good[name]), _facts(good[name])))
+    groups = grouped(good, lambda name: (outcome_of(good[name]), _facts(good[name])))
     for (outcome, text), names in groups.items():
         figures = tuple(_latencies({name: good[name] for name in names}))
         yield Alike(outcome, text, tuple(names), figures=figures)
@@ -94,13 +101,6 @@ def good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
 
 def _not_good(hosts: Mapping[str, object]) -> dict[str, object]:
     return {name: host for name, host in hosts.items() if not is_good(host)}
-
-
-def _together(names: Iterable[str], key: Callable[[str], _Key]) -> dict[_Key, list[str]]:
-    groups: dict[_Key, list[str]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(name)
-    return groups
 
 
 def _told(host: object) -> tuple[Outcome, First]:

@@ -6,14 +6,23 @@ What blocks stands first, one action is requested once, and what is alike stands
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from b200kit.node.lib import cpulist
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Finding, Status, Verdict, cause
-from b200kit.report.document import Unmeasured, clean, counted, items, mapping, number, read, show
+from b200kit.report.document import (
+    Unmeasured,
+    clean,
+    counted,
+    grouped,
+    items,
+    mapping,
+    number,
+    read,
+    show,
+)
 from b200kit.report.outcome import is_good, outcome_of
 
 TONES = {
@@ -24,7 +33,6 @@ _NOTHING = "nothing recorded"
 _PARTS_IN_FULL = 3
 _GPU = re.compile(r"GPU ([0-9]{1,4})")
 _REPLICA = re.compile(r"vllm(-group)?@\d+\.service")
-_T = TypeVar("_T")
 
 
 def verdict_of(host: object) -> Verdict:
@@ -108,19 +116,12 @@ def each_once(verdict: Verdict) -> list[Similar]:
 
 def groups_of(verdict: Verdict) -> list[list[Similar]]:
     """What did not pass; findings with one action and remedy for one part are a group."""
-    return _together(_similar(verdict, _reason), _request)
+    return list(grouped(_similar(verdict, _reason), _request).values())
 
 
 def _similar(verdict: Verdict, key: Callable[[Finding], Hashable]) -> list[Similar]:
     shown = [finding for finding in verdict.findings if finding.status is not Status.PASS]
-    return [Similar(first, tuple(others)) for first, *others in _together(shown, key)]
-
-
-def _together(things: Iterable[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
-    groups: dict[Hashable, list[_T]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
-    return list(groups.values())
+    return [Similar(first, tuple(others)) for first, *others in grouped(shown, key).values()]
 
 
 def _reason(finding: Finding) -> Hashable:
