@@ -11,11 +11,10 @@ import pytest
 
 from b200kit.node.client.formulas import Run
 from b200kit.node.latency.document import each
-from b200kit.report.charts.axes import SHAPES, Axis, Frame, linear, marks, names, near, spanning
-from b200kit.report.charts.cdf import cdf, distributions
-from b200kit.report.charts.goodput_sweep import MOST, sweeps
-from b200kit.report.charts.heat_map import SHADES, heats
-from b200kit.report.charts.over_time import over_time
+from b200kit.report.charts.chart import SHAPES, Axis, Chart, linear, marks, names, near, spanning
+from b200kit.report.charts.latency_charts import distributions, over_time
+from b200kit.report.charts.tuning_charts import SHADES, heats, sweeps
+from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
 from b200kit.report.content.fleet import fleet
 from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
 from b200kit.tuning import cells as core_tuning
@@ -65,11 +64,12 @@ def test_levels_are_shown_with_room_around_them(values: list[float]) -> None:
 def test_only_some_of_many_names_are_told() -> None:
     axis = names([f"11-{i:02d}" for i in range(40)], "runs")
     assert len(axis.ticks) <= 8
-    assert Frame(axis, linear(1, "")).px(0) < Frame(axis, linear(1, "")).px(39)
+    chart = Chart(axis, linear(0, 1, ""), stand_in=False)
+    assert chart.at(0, 0) < chart.at(39, 0)
 
 
 def test_markers_differ_in_shape() -> None:
-    drawn = {shape: re.sub(r' class="[^"]*"', "", marks(shape, [(5, 5)])) for shape in SHAPES}
+    drawn = {shape: re.sub(r' class="[^"]*"', "", marks(shape, [(5, 5)], 3)) for shape in SHAPES}
     assert len(set(drawn.values())) == len(SHAPES)
 
 
@@ -87,9 +87,10 @@ def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
 
 
 def test_close_guides_do_not_write_over_each_other() -> None:
-    given = {"P50": 10.0, "P95": 10.1, "P99": 10.2}
-    svg = cdf("ITL", [10.0, 10.1, 10.2], given, "gaps")
-    rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', svg))
+    given = {"p50_itl_ms": 10.0, "p95_itl_ms": 10.1, "p99_itl_ms": 10.2}
+    (found,) = distributions({"itls_ms": [10.0, 10.1, 10.2] * 100, **given}, stand_in=False)
+    rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', found.svg))
+    assert len(rows) == 3
     assert all(below - above >= 14 for above, below in pairwise(rows))
 
 
@@ -190,7 +191,7 @@ def test_more_layouts_than_can_be_told_apart_are_left_to_the_table() -> None:
     ]
     document["cells"] += more
     found = sweeps(tuning_of({"tuning": document}))[0]
-    assert len(found.keys) == MOST
+    assert len(found.keys) == len(LAYOUTS)
     assert_message(found.caption)
     assert len(all_cells(tuning_of({"tuning": document})).rows) == 120
 

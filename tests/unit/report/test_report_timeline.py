@@ -78,6 +78,26 @@ def test_without_a_baseline_there_is_no_band() -> None:
     assert "band" not in found.figures[0].svg
 
 
+def test_one_run_draws_no_trend() -> None:
+    known = runs.kept([runs.run(0)])
+    alone = {**comparison.against(known), "timeline": timeline(known)}
+    assert timeline_of(alone).figures == []
+    assert "Run by run" not in page(n=records.live(record=alone)).text
+    starved = runs.run(1)
+    starved["figures"]["verdict"] = "invalid"
+    known = runs.kept([runs.run(0), starved])
+    found = page(n=records.live(record={"timeline": timeline(known)}))
+    assert "median of each run" not in found.text
+    assert "its verdict is invalid" in found.text
+
+
+def test_newest_run_without_figures_stands_nowhere() -> None:
+    starved = slow(10)
+    starved["figures"]["verdict"] = "invalid"
+    found = timeline_of(document(runs.run(9), starved))
+    assert "the newest has none." in found.figures[0].svg
+
+
 def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:
     found = document(runs.run(9))
     found["hint"] = {}

@@ -37,8 +37,9 @@ def diagram(machine: MachineView) -> str:
     width = x - 13
     label = f"NUMA nodes, GPUs and NVLinks: {links_line(graph)}, {fabric_line(graph)}"
     return picture(
-        width, HEIGHT, label, *parts, _switch(graph, width), class_="machine", least=width * 0.8
-    )
+        width, HEIGHT, label, *parts, _switch(graph, width),
+        class_="machine", least=width * 0.8, most=width,
+    )  # fmt: skip
 
 
 def box_width(gpus: int) -> float:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from b200kit.report.charts.axes import SHAPES, marks
 from b200kit.report.charts.baseline_timeline import timeline_of
-from b200kit.report.charts.cdf import distributions
-from b200kit.report.charts.goodput_sweep import sweeps
-from b200kit.report.charts.heat_map import Heat, heats
-from b200kit.report.charts.over_time import over_time
+from b200kit.report.charts.chart import SHAPES, marks
+from b200kit.report.charts.latency_charts import distributions, over_time
+from b200kit.report.charts.tuning_charts import Heat, heats, sweeps
 from b200kit.report.content import conditions, facts
 from b200kit.report.content.alike import Alike, good_alike, not_good_alike, whole
 from b200kit.report.content.baseline_and_diagnosis import (
