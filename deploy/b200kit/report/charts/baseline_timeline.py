@@ -7,16 +7,7 @@ from typing import NamedTuple
 from b200kit.node.client.percentiles import percentile
 from b200kit.report.charts.chart import Chart, names, near
 from b200kit.report.content.latency import METRICS
-from b200kit.report.document import (
-    Pairs,
-    Unmeasured,
-    items,
-    mapping,
-    milliseconds,
-    number,
-    read,
-    show,
-)
+from b200kit.report.document import Pairs, Unmeasured, items, milliseconds, number, read, show
 from b200kit.report.html.figure import Figure, Table
 
 _KEYS = {
@@ -25,7 +16,6 @@ _KEYS = {
     "cross": "a run whose figures count nowhere, at the top edge",
     "diamond": "the newest run",
 }
-
 
 Band = tuple[float, float, float, str]
 """Where the baseline lets one run's median lie, its middle (ms), and what the band is."""
@@ -139,8 +129,7 @@ def _band(document: object, key: str, accepted: list[float]) -> Band | None:
     """Return what the baseline predicts of one run (95 %), or its own spread below five runs."""
     if not accepted:
         return None
-    hint = mapping(read(document, "hint", key))
-    low, high = number(hint.get("low")), number(hint.get("high"))
+    low, high = (number(read(document, "hint", key, end)) for end in ("low", "high"))
     words = "band: one run by the baseline, 95 %"
     if low is None or high is None:
         low, high, words = min(accepted), max(accepted), "band: accepted, least to most"

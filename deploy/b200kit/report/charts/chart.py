@@ -17,7 +17,7 @@ from b200kit.report.html.figure import Figure, Keys
 from b200kit.report.html.svg import box, el, line, picture, text
 
 WIDTH, HEIGHT = 500.0, 262.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 486.0, 50.0, 220.0  # the edges of the area
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 486.0, 54.0, 220.0  # the edges of the area
 _FAR = 12.0  # largest over median above which a linear axis hides the rest
 
 Point = tuple[float, float]
@@ -116,9 +116,9 @@ class Chart:
     def level(self, value: float, label: str) -> None:
         """Draw a guide at a level, its label above the area where it hides no marker."""
         self.curve([(self.x.low, value), (self.x.high, value)], "guide")
-        left = RIGHT - 7.0 * len(label) - 30
-        self._parts.append(line(left, TOP - 18, left + 22, TOP - 18, "guide"))
-        self._parts.append(text(RIGHT, TOP - 14, label, "t-small strong", "end"))
+        left = RIGHT - 8.0 * len(label) - 30
+        self._parts.append(line(left, TOP - 22, left + 22, TOP - 22, "guide"))
+        self._parts.append(text(RIGHT, TOP - 18, label, "t-small strong", "end"))
 
     def figure(self, title: str, told: str, caption: str, keys: Keys = ()) -> Figure:
         """Return the whole picture; what is `told` is one sentence for who does not see it."""
@@ -141,7 +141,7 @@ class Chart:
             yield text(x, BOTTOM + 17, label, "t-small", "middle")
         yield line(LEFT, BOTTOM, RIGHT, BOTTOM, "axis")
         yield text(RIGHT, HEIGHT - 7, self.x.unit, "t-small", "end")
-        yield text(4, TOP - 14, self.y.unit, "t-small")
+        yield text(4, TOP - 18, self.y.unit, "t-small")
 
 
 SHAPES = {
