@@ -1,4 +1,4 @@
-"""The tuning matrix: a heat map of each layout at its knee, and goodput against the rate.
+"""The tuning matrix: a heat map of the layouts at their knees, and goodput against the rate.
 
 The map is a table, so that it is its own figures; the best of a column is named, no colour is
 needed.
@@ -24,10 +24,7 @@ _MEASURES = {
 
 
 class Spot(NamedTuple):
-    """One cell: its text, a note below it, shade 1 (worst) to SHADES, bar in percent of the most.
-
-    Shade 0 is no figure.
-    """
+    """One cell: shade 1 (worst) to SHADES, 0 for no figure; bar in percent of the column's most."""
 
     text: str
     note: str = ""
@@ -37,7 +34,7 @@ class Spot(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """One map: columns, and rows of (layout, whether it is the chosen one, cells)."""
+    """One workload's map: columns, and rows of (layout, whether it is the chosen one, cells)."""
 
     title: str
     columns: tuple[str, ...]
@@ -45,27 +42,20 @@ class Heat(NamedTuple):
 
 
 def heats(tuning: Tuning) -> list[Heat]:
-    """Return the maps: a workload a column; with one workload alone, a measure a column."""
-    if len(tuning.workloads) == 1:
-        (only,) = tuning.workloads
-        return [_heat(tuning, f"at the knee, workload {only}", {m: (m, only) for m in _MEASURES})]
-    return [
-        _heat(tuning, f"{m}, at the knee", {load: (m, load) for load in tuning.workloads})
-        for m in _MEASURES
-    ]
-
-
-def _heat(tuning: Tuning, title: str, columns: dict[str, tuple[str, str]]) -> Heat:
-    filled = [_column(tuning, _MEASURES[m], workload) for m, workload in columns.values()]
-    rows = [
-        (layout, layout == tuning.chosen, tuple(column[layout] for column in filled))
-        for layout in tuning.layouts
-    ]
-    return Heat(title, tuple(columns), rows)
+    """Return a map a workload, with a measure a column."""
+    maps = []
+    for workload in tuning.workloads:
+        columns = [_column(tuning, measure, workload) for measure in _MEASURES.values()]
+        rows = [
+            (layout, layout == tuning.chosen, tuple(column[layout] for column in columns))
+            for layout in tuning.layouts
+        ]
+        maps.append(Heat(f"at the knee, workload {workload}", tuple(_MEASURES), rows))
+    return maps
 
 
 def _column(tuning: Tuning, measure: str, workload: str) -> dict[str, Spot]:
-    """Return a column's cells; each column is shaded on its own, for workloads differ."""
+    """Return a column's cells by layout; each column is shaded on its own."""
     best = {layout: tuning.best(layout, workload) for layout in tuning.layouts}
     values = {layout: cell.figure(measure) if cell else None for layout, cell in best.items()}
     known = [value for value in values.values() if value is not None]
