@@ -11,11 +11,10 @@ import pytest
 
 from b200kit.node.client.formulas import Run
 from b200kit.node.latency.document import each
-from b200kit.report.charts.axes import SHAPES, Axis, Frame, linear, marks, names, near, spanning
-from b200kit.report.charts.cdf import cdf, distributions
-from b200kit.report.charts.goodput_sweep import MOST, sweeps
-from b200kit.report.charts.heat_map import SHADES, heats
-from b200kit.report.charts.over_time import over_time
+from b200kit.report.charts.chart import SHAPES, Axis, Chart, linear, marks, names, near, spanning
+from b200kit.report.charts.latency_charts import distributions, over_time
+from b200kit.report.charts.tuning_charts import SHADES, heats, sweeps
+from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
 from b200kit.report.content.nodes import fleet
 from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
 from b200kit.tuning import cells as core_tuning
@@ -65,11 +64,12 @@ def test_levels_are_shown_with_room_around_them(values: list[float]) -> None:
 def test_only_some_of_many_names_are_told() -> None:
     axis = names([f"11-{i:02d}" for i in range(40)], "runs")
     assert len(axis.ticks) <= 8
-    assert Frame(axis, linear(1, "")).px(0) < Frame(axis, linear(1, "")).px(39)
+    chart = Chart(axis, linear(0, 1, ""), stand_in=False)
+    assert chart.at(0, 0) < chart.at(39, 0)
 
 
 def test_markers_differ_in_shape() -> None:
-    drawn = {shape: re.sub(r' class="[^"]*"', "", marks(shape, [(5, 5)])) for shape in SHAPES}
+    drawn = {shape: re.sub(r' class="[^"]*"', "", marks(shape, [(5, 5)], 3)) for shape in SHAPES}
     assert len(set(drawn.values())) == len(SHAPES)
 
 
@@ -87,9 +87,10 @@ def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
 
 
 def test_close_guides_do_not_write_over_each_other() -> None:
-    given = {"P50": 10.0, "P95": 10.1, "P99": 10.2}
-    svg = cdf("ITL", [10.0, 10.1, 10.2], given, "gaps")
-    rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', svg))
+    given = {"p50_itl_ms": 10.0, "p95_itl_ms": 10.1, "p99_itl_ms": 10.2}
+    (found,) = distributions({"itls_ms": [10.0, 10.1, 10.2] * 100, **given}, stand_in=False)
+    rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', found.svg))
+    assert len(rows) == 3
     assert all(below - above >= 14 for above, below in pairwise(rows))
 
 
@@ -139,37 +140,33 @@ def test_without_times_there_is_no_picture_and_the_page_says_so(entries: object)
     assert "does not hold when each request was sent" in found.text
 
 
-def test_matrix_has_a_cell_for_each_layout_and_load_with_its_figure() -> None:
-    goodput, ttft, tpot = heats(tuning_of({"tuning": pages.tuning()}))
-    assert goodput.columns == ttft.columns == tpot.columns == ("A", "C")
-    rows = {layout: [spot.text for spot in spots] for layout, _, spots in goodput.rows}
-    assert rows["TP2 x 4, 2048 tokens, 8 seqs (B)"] == ["12", "8"]
-    assert [chosen for _, chosen, _ in goodput.rows].count(True) == 1
-    for found, better in ((goodput, max), (ttft, min), (tpot, min)):
-        spots = [row[2][0] for row in found.rows]
-        best = better(float(spot.text) for spot in spots)
-        assert all(
-            (float(s.text) == best) == s.best == (s.shade == SHADES) for s in spots if s.best
-        )
-        assert all(1 <= spot.shade <= SHADES and 0 < spot.bar <= 100 for spot in spots)
+def test_matrix_has_a_cell_for_each_layout_and_measure_with_its_figure() -> None:
+    found = heats(tuning_of({"tuning": pages.tuning()}))
+    assert [heat.title for heat in found] == ["at the knee, workload A", "at the knee, workload C"]
+    rows = [{layout: spots for layout, _, spots in heat.rows} for heat in found]
+    assert [row["TP2 x 4, 2048 tokens, 8 seqs (B)"][0].text for row in rows] == ["12", "8"]
+    for heat in found:
+        assert heat.columns == ("goodput, requests/s", "TTFT P50, ms", "TPOT P50, ms")
+        assert [chosen for _, chosen, _ in heat.rows].count(True) == 1
+        for column, better in enumerate((max, min, min)):
+            spots = [row[2][column] for row in heat.rows if row[2][column].shade]
+            best = better(float(spot.text) for spot in spots)
+            assert all((float(spot.text) == best) == spot.best for spot in spots)
+            assert all(spot.shade == SHADES for spot in spots if spot.best)
+            assert all(1 <= spot.shade <= SHADES and 0 < spot.bar <= 100 for spot in spots)
 
 
 def test_cell_without_a_figure_says_what_became_of_it() -> None:
     document = pages.tuning()
-    found = heats(tuning_of({"tuning": document}))[0]
-    assert [(s.text, s.shade) for s in found.rows[2][2]] == [("4", 1), ("failed", 0)]
+    found = [heat.rows[2][2][0] for heat in heats(tuning_of({"tuning": document}))]
+    assert [(spot.text, spot.shade) for spot in found] == [("4", 1), ("failed", 0)]
     for cell in document["cells"]:
         cell["ours"] = {"unmeasured": "the client starved"}
-    blank = heats(tuning_of({"tuning": document}))[0]
-    assert {spot.shade for row in blank.rows for spot in row[2]} == {0}
-    assert "0" not in {spot.text for row in blank.rows for spot in row[2]}
-
-
-def test_one_load_alone_has_a_column_for_each_measure() -> None:
-    document = pages.tuning()
-    document["cells"] = [cell for cell in document["cells"] if cell["workload"] == "A"]
-    (found,) = heats(tuning_of({"tuning": document}))
-    assert found.columns == ("goodput, requests/s", "TTFT P50, ms", "TPOT P50, ms")
+    blank = [
+        spot for heat in heats(tuning_of({"tuning": document})) for r in heat.rows for spot in r[2]
+    ]
+    assert {spot.shade for spot in blank} == {0}
+    assert "0" not in {spot.text for spot in blank}
 
 
 def test_sweep_marks_the_knee_where_the_document_has_it() -> None:
@@ -190,7 +187,7 @@ def test_more_layouts_than_can_be_told_apart_are_left_to_the_table() -> None:
     ]
     document["cells"] += more
     found = sweeps(tuning_of({"tuning": document}))[0]
-    assert len(found.keys) == MOST
+    assert len(found.keys) == len(LAYOUTS)
     assert_message(found.caption)
     assert len(all_cells(tuning_of({"tuning": document})).rows) == 120
 
@@ -222,7 +219,7 @@ def test_tuning_is_shown_with_its_choice_and_what_was_not_tried() -> None:
     found = page(n=records.live(tuning=pages.tuning()))
     for words in ("highest knee of those", "surely good to 12/s", "not tried: F", "9 knees"):
         assert words in found.text, words
-    assert classes(found)["heat"] == 3
+    assert classes(found)["heat"] == 2
     assert "Tuning" not in page(n=records.live()).text
 
 

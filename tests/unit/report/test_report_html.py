@@ -170,6 +170,16 @@ def seen(spoil: Callable[[Any], object] = lambda state: None) -> Page:
     return page(n=judged(state))
 
 
+@pytest.mark.parametrize(("gpus", "numa_of"), [(1, (0,)), (8, None)])
+def test_the_machine_never_grows_beyond_its_natural_size(gpus: int, numa_of: Any) -> None:
+    state = records.state([records.gpu(i) for i in range(gpus)], numa_of=numa_of)
+    text = render(records.record(n=records.live(state=state)))
+    (picture,) = re.findall(
+        r'<svg viewBox="0 0 (\d+) [^>]*class="machine"[^>]*max-width:(\d+)px', text
+    )
+    assert picture[0] == picture[1]
+
+
 def test_the_machine_draws_switches_and_data_nics_and_the_management_ones_at_the_fabric() -> None:
     counted = classes(seen())
     assert (counted["pcie good"], counted["lane good"]) == (4, 8)

@@ -53,13 +53,6 @@ def test_newest_run_is_marked_outside_the_band_of_the_baseline() -> None:
     assert all(float(band[0]) <= y <= sum(map(float, band)) for _, y in places(ttft, "mark square"))
 
 
-def test_one_run_draws_no_trend() -> None:
-    several = document(slow(10))
-    one = several | {"timeline": several["timeline"] | {"runs": several["timeline"]["runs"][-1:]}}
-    found = [page(n=records.live(record=known)).text for known in (several, one)]
-    assert ["Run by run" in text for text in found] == [True, False]
-
-
 def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
     found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER), slow(11)))
     assert [words for words, _ in found.changes] == ["A, 2026-10-11 09:00", "B, 2026-10-12 09:00"]
@@ -83,6 +76,26 @@ def test_without_a_baseline_there_is_no_band() -> None:
     found = timeline_of({**comparison.against(known), "timeline": timeline(known)})
     assert_message(found.figures[0].caption)
     assert "band" not in found.figures[0].svg
+
+
+def test_one_run_draws_no_trend() -> None:
+    known = runs.kept([runs.run(0)])
+    alone = {**comparison.against(known), "timeline": timeline(known)}
+    assert timeline_of(alone).figures == []
+    assert "Run by run" not in page(n=records.live(record=alone)).text
+    starved = runs.run(1)
+    starved["figures"]["verdict"] = "invalid"
+    known = runs.kept([runs.run(0), starved])
+    found = page(n=records.live(record={"timeline": timeline(known)}))
+    assert "median of each run" not in found.text
+    assert "its verdict is invalid" in found.text
+
+
+def test_newest_run_without_figures_stands_nowhere() -> None:
+    starved = slow(10)
+    starved["figures"]["verdict"] = "invalid"
+    found = timeline_of(document(runs.run(9), starved))
+    assert "the newest has none." in found.figures[0].svg
 
 
 def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:

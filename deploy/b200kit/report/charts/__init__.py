@@ -1,1 +1,1 @@
-"""Axes and the five charts of the report."""
+"""The charts of the report, and the one mechanism that draws them."""

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from b200kit.node.client.percentiles import percentile
-from b200kit.report.charts.axes import Frame, chart, marks, names, near
+from b200kit.report.charts.chart import Chart, names, near
 from b200kit.report.content.latency import METRICS
-from b200kit.report.document import (
-    Unmeasured,
-    items,
-    mapping,
-    milliseconds,
-    number,
-    read,
-    show,
-)
+from b200kit.report.document import Pairs, Unmeasured, items, milliseconds, number, read, show
 from b200kit.report.html.figure import Figure, Table
-from b200kit.report.html.svg import box, line, text
 
-_KEYS = (
-    ("square", "accepted as the baseline"),
-    ("dot", "another run"),
-    ("cross", "a run whose figures count nowhere, at the top edge"),
-    ("diamond", "the newest run"),
-)
+_KEYS = {
+    "square": "accepted as the baseline",
+    "dot": "another run",
+    "cross": "a run whose figures count nowhere, at the top edge",
+    "diamond": "the newest run",
+}
+
+Band = tuple[float, float, float, str]
+"""Where the baseline lets one run's median lie, its middle (ms), and what the band is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One run of the record; `changes` is what its system has that the run before had not."""
 
     id: str
@@ -37,171 +29,118 @@ class Run:
     medians: dict[str, float]
     kind: str
     why: str
-    changes: tuple[str, ...]
+    changes: str
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Where the accepted baseline lets one run's median lie, in ms, and what the band is."""
-
-    low: float
-    high: float
-    middle: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """The section's pictures, what their markers mean, and what changed where a letter stands."""
 
     figures: list[Figure]
-    keys: tuple[tuple[str, str], ...]
-    changes: list[tuple[str, str]]
+    keys: Pairs
+    changes: Pairs
     table: Table
     note: str
 
 
-def runs_of(document: object) -> list[Run]:
-    """Return the runs of a record document's timeline, oldest first."""
+def timeline_of(document: object) -> Timeline:
+    """Return the pictures of a record document: of each latency that two runs hold a median of."""
     entries = items(read(document, "timeline", "runs"))
-    return [_run(entry, newest=i == len(entries) - 1) for i, entry in enumerate(entries)]
+    runs = [_run(entry, newest=i == len(entries)) for i, entry in enumerate(entries, 1)]
+    shown = [key for key in METRICS if sum(key in run.medians for run in runs) >= 2]
+    kinds = {run.kind for run in runs if shown}
+    head = ("run", "taken", *(f"{name} P50" for name in METRICS.values()), "what it is")
+    return Timeline(
+        figures=[_figure(document, key, runs) for key in shown],
+        keys=[(kind, words) for kind, words in _KEYS.items() if kind in kinds],
+        changes=[(f"{letter}, {runs[i].at}", runs[i].changes) for i, letter in _letters(runs)],
+        table=Table(head, tuple(map(_row, reversed(runs))), f"{len(runs)} runs in figures, in ms"),
+        note=_note(document),
+    )
 
 
 def _run(entry: object, newest: bool) -> Run:
     reason = read(entry, "not_counted")
     why = show(reason) if reason or isinstance(reason, Unmeasured) else ""
-    kind = "cross" if why else "square" if read(entry, "baseline") is True else "dot"
+    kind = "square" if read(entry, "baseline") is True else "dot"
     # What a starved client measured is its own: it has a place in the order, and no height.
-    found = {k: None if why else number(read(entry, "medians", k)) for k in METRICS}
+    found = {} if why else {key: number(read(entry, "medians", key)) for key in METRICS}
     return Run(
         id=show(read(entry, "id")),
         at=show(read(entry, "at"))[:16].replace("T", " "),
         medians={key: value for key, value in found.items() if value is not None},
-        kind="diamond" if newest and not why else kind,
+        kind="cross" if why else "diamond" if newest else kind,
         why=why,
-        changes=tuple(map(show, items(read(entry, "changes")))),
+        changes="; ".join(map(show, items(read(entry, "changes")))),
     )
 
 
-def timeline_of(document: object) -> Timeline:
-    """Return the pictures of a record document; none where it holds no runs to place."""
-    runs = runs_of(document)
-    stand_in = read(document, "timeline", "stand_in") is True
-    figures = [
-        _figure(key, name, runs, _band(document, key, runs), stand_in)
-        for key, name in METRICS.items()
-        if any(key in run.medians for run in runs)
-    ]
-    kinds = {run.kind for run in runs}
-    changed = [run for run in runs if run.changes]
-    return Timeline(
-        figures=figures,
-        keys=tuple(key for key in _KEYS if key[0] in kinds),
-        changes=[(f"{_letter(i)}, {r.at}", "; ".join(r.changes)) for i, r in enumerate(changed)],
-        table=_table(runs),
-        note=_note(document),
-    )
+def _row(run: Run) -> tuple[str, ...]:
+    medians = (milliseconds(run.medians.get(key)) for key in METRICS)
+    return (run.id, run.at, *medians, run.why or _KEYS[run.kind])
 
 
-def _table(runs: list[Run]) -> Table:
-    words = dict(_KEYS)
-    rows = [
-        (
-            run.id,
-            run.at,
-            *(milliseconds(run.medians.get(k)) for k in METRICS),
-            run.why or words[run.kind],
-        )
-        for run in reversed(runs)
-    ]
-    head = ("run", "taken", *(f"{name} P50" for name in METRICS.values()), "what it is")
-    return Table(head, tuple(rows), f"{len(runs)} runs in figures, in ms")
+def _letters(runs: list[Run]) -> list[tuple[int, str]]:
+    """Return each run before which the system changed, with its letter; after 26 a number."""
+    changed = [i for i, run in enumerate(runs) if run.changes]
+    return [(i, chr(ord("A") + n) if n < 26 else str(n + 1)) for n, i in enumerate(changed)]
 
 
 def _note(document: object) -> str:
     """Return which runs of the record are not in the pictures."""
-    counts = {
-        words: number(read(document, "timeline", key))
-        for key, words in (("omitted", "older"), ("other_load", "of another load"))
-    }
+    kinds = {"omitted": "older", "other_load": "of another load"}
+    counts = {words: number(read(document, "timeline", key)) for key, words in kinds.items()}
     parts = [f"{count:g} {words}" for words, count in counts.items() if count]
     return f"Not shown: {', '.join(parts)}." if parts else ""
 
 
-def _band(document: object, key: str, runs: list[Run]) -> Band | None:
+def _figure(document: object, key: str, runs: list[Run]) -> Figure:
+    """Return one latency's picture; a run that counts nowhere stands at the top edge."""
+    medians = {i: run.medians[key] for i, run in enumerate(runs) if key in run.medians}
+    band = _band(document, key, [medians[i] for i in medians if runs[i].kind == "square"])
+    days = [run.at[:10] for run in runs]
+    labels = ["" if i and day == days[i - 1] else day[5:] for i, day in enumerate(days)]
+    up = near([*medians.values(), *(band[:2] if band else ())], "ms")
+    stand_in = read(document, "timeline", "stand_in") is True
+    chart = Chart(names(labels, "runs in their order"), up, stand_in=stand_in)
+    if band:
+        chart.band(*band[:2])
+        chart.level(band[2], f"baseline {milliseconds(band[2])}")
+    for i, letter in _letters(runs):
+        chart.curve([(i - 0.5, up.low), (i - 0.5, up.high)], "change")
+        chart.note((i - 0.5, up.high), letter, 0, -3)
+    heights = medians | {i: up.high for i, run in enumerate(runs) if run.why}
+    for kind in _KEYS:
+        found = [(i, height) for i, height in heights.items() if runs[i].kind == kind]
+        if found:
+            chart.marks(kind, found, 4.6 if kind == "diamond" else 3.4)
+    newest = runs[-1].medians.get(key)
+    if newest is not None:
+        chart.note((len(runs) - 1, newest), milliseconds(newest), -2, -10, "end")
+    name, words = METRICS[key], band[3] if band else "no baseline is accepted"
+    return chart.figure(
+        f"{name}, median of each run",
+        f"{len(medians)} runs, {milliseconds(min(medians.values()))} to "
+        f"{milliseconds(max(medians.values()))} ms; the newest {_placed(newest, band)}.",
+        f"{name}; {words}; the axis does not begin at 0",
+    )
+
+
+def _band(document: object, key: str, accepted: list[float]) -> Band | None:
     """Return what the baseline predicts of one run (95 %), or its own spread below five runs."""
-    accepted = [r.medians[key] for r in runs if r.kind == "square" and key in r.medians]
     if not accepted:
         return None
-    middle = percentile(accepted, 50)
-    hint = mapping(read(document, "hint", key))
-    low, high = number(hint.get("low")), number(hint.get("high"))
-    if low is not None and high is not None:
-        return Band(low, high, middle, "one run by the baseline, 95 %")
-    return Band(min(accepted), max(accepted), middle, "accepted, least to most")
+    low, high = (number(read(document, "hint", key, end)) for end in ("low", "high"))
+    words = "band: one run by the baseline, 95 %"
+    if low is None or high is None:
+        low, high, words = min(accepted), max(accepted), "band: accepted, least to most"
+    return low, high, percentile(accepted, 50), words
 
 
-def _figure(key: str, name: str, runs: list[Run], band: Band | None, stand_in: bool) -> Figure:
-    values = [run.medians[key] for run in runs if key in run.medians]
-    ends = [*values, band.low, band.high] if band else values
-    frame = Frame(names(_days(runs), "runs in their order"), near(ends, "ms"))
-    title = f"{name}, median of each run"
-    svg = chart(
-        frame, title, _told(name, values, band),
-        *(_shade(frame, band) if band else ()),
-        *_changes(frame, runs), *_points(frame, key, runs),
-        stand_in=stand_in,
-    )  # fmt: skip
-    words = f"band: {band.words}" if band else "no baseline is accepted"
-    return Figure(svg, f"{name}; {words}; the axis does not begin at 0")
-
-
-def _days(runs: list[Run]) -> list[str]:
-    """Return the day of each run, where it is not that of the run before."""
-    days = [run.at[:10] for run in runs]
-    return [day[5:] if i == 0 or day != days[i - 1] else "" for i, day in enumerate(days)]
-
-
-def _shade(frame: Frame, band: Band) -> Iterator[str]:
-    top, bottom = frame.py(band.high), frame.py(band.low)
-    left = frame.px(frame.x.low)
-    yield box(left, top, frame.right - left, max(bottom - top, 1.0), "band", 0)
-    yield from frame.level(band.middle, f"baseline {milliseconds(band.middle)}")
-
-
-def _changes(frame: Frame, runs: list[Run]) -> Iterator[str]:
-    changed = [i for i, run in enumerate(runs) if run.changes]
-    for position, i in enumerate(changed):
-        x = frame.px(i - 0.5)
-        yield line(x, frame.py(frame.y.high), x, frame.py(frame.y.low), "change")
-        yield text(x + 3, frame.py(frame.y.high) + 10, _letter(position), "t-mark")
-
-
-def _points(frame: Frame, key: str, runs: list[Run]) -> Iterator[str]:
-    places = [
-        (run, frame.at(i, run.medians.get(key, frame.y.high)))
-        for i, run in enumerate(runs)
-        if key in run.medians or run.why
-    ]
-    for kind, _ in _KEYS:
-        found = [at for run, at in places if run.kind == kind]
-        if found:
-            yield marks(kind, found, 4.6 if kind == "diamond" else 3.4)
-    if places and places[-1][0].kind == "diamond":
-        run, (x, y) = places[-1]
-        yield text(x - 2, y - 10, milliseconds(run.medians[key]), "t-mark", "end")
-
-
-def _told(name: str, values: list[float], band: Band | None) -> str:
-    span = f"{milliseconds(min(values))} to {milliseconds(max(values))} ms"
-    position = ""
-    if band:
-        inside = "inside" if band.low <= values[-1] <= band.high else "outside"
-        position = (
-            f", {inside} the baseline's {milliseconds(band.low)} to {milliseconds(band.high)}"
-        )
-    return f"{len(values)} runs, {span}; the newest {milliseconds(values[-1])} ms{position}."
-
-
-def _letter(position: int) -> str:
-    return chr(ord("A") + position) if position < 26 else str(position + 1)
+def _placed(newest: float | None, band: Band | None) -> str:
+    """Return where the newest run stands, in words."""
+    if newest is None or band is None:
+        return "has none" if newest is None else f"{milliseconds(newest)} ms"
+    low, high = band[:2]
+    side = "inside" if low <= newest <= high else "outside"
+    ends = f"{milliseconds(low)} to {milliseconds(high)}"
+    return f"{milliseconds(newest)} ms, {side} the baseline's {ends}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Keys = tuple[tuple[str, str], ...]
+"""Markers by their shape, and what they mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Head and rows as text; `summary` is what the fold that holds it is called."""
 
     head: tuple[str, ...]
@@ -14,11 +16,10 @@ class Table:
     summary: str = "the same in figures"
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One picture as SVG, its caption, the meaning of its markers as (shape, words)."""
+class Figure(NamedTuple):
+    """One picture as SVG, its caption and its legend."""
 
     svg: str
     caption: str
-    keys: tuple[tuple[str, str], ...] = field(default=())
+    keys: Keys = ()
     table: Table | None = None

@@ -16,7 +16,8 @@ TILE_TOP = HEAD + pcie_picture.HEIGHT
 LINKS_TOP = TILE_TOP + TILE_HEIGHT + PAD + 1
 SWITCH_TOP = LINKS_TOP + 84
 HEIGHT = SWITCH_TOP + 66
-_CPU_TEXT = 5.9  # width of a character of the small text
+SWITCH_LEAST = 450.0  # room for the words in the switch
+_SMALL = 5.9  # width of a character of the small text
 
 
 def diagram(machine: MachineView) -> str:
@@ -34,11 +35,12 @@ def diagram(machine: MachineView) -> str:
         width = box_width(graph.missing)
         parts.append(_missing(graph, x, width))
         x += width + 14
-    width = x - 13
+    width = max(x - 13, SWITCH_LEAST)
     label = f"NUMA nodes, GPUs and NVLinks: {links_line(graph)}, {fabric_line(graph)}"
     return picture(
-        width, HEIGHT, label, *parts, _switch(graph, width), class_="machine", least=width * 0.8
-    )
+        width, HEIGHT, label, *parts, _switch(graph, width),
+        class_="machine", least=width * 0.8, most=width,
+    )  # fmt: skip
 
 
 def box_width(gpus: int) -> float:
@@ -53,13 +55,10 @@ def _numa(node: NumaNode, machine: MachineView, x: float, width: float) -> str:
     room = width - 2 * PAD
     if len(node.gpus) > 1:
         parts.append(text(x + width - PAD, 21, node.memory, "t-small", "end"))
-        parts.append(text(x + PAD, 39, clip(f"CPUs {node.cpus}", room, _CPU_TEXT), "t-small"))
-    else:
-        both = f"CPUs {node.cpus}"
-        parts.append(text(x + PAD, 39, clip(both, room, _CPU_TEXT), "t-small"))
+    parts.append(text(x + PAD, 39, clip(f"CPUs {node.cpus}", room, _SMALL), "t-small"))
     tip = f"{node.title}: CPUs {node.cpus}, {node.memory or 'memory unmeasured'}"
     beside = pcie_picture.elsewhere(node.id, machine.graph)
-    parts.append(text(x + PAD, 55, clip(beside, room, _CPU_TEXT), "t-small"))
+    parts.append(text(x + PAD, 55, clip(beside, room, _SMALL), "t-small"))
     if not node.gpus:
         parts.append(box(x + PAD, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost"))
         middle = (x + PAD + TILE / 2, TILE_TOP + TILE_HEIGHT / 2 + 4)
@@ -73,22 +72,24 @@ def _numa(node: NumaNode, machine: MachineView, x: float, width: float) -> str:
 def _gpu(gpu: Gpu, x: float, machine: MachineView) -> str:
     module = f"module {'?' if gpu.module is None else gpu.module}"
     tip = f"{gpu.name}, {module}, PCI {gpu.address}: {gpu.links.text} links up"
-    tone, replica = machine.tone(gpu), machine.replicas.get(gpu.index)
+    tone = machine.tone(gpu)
+    replica = machine.replicas.get(gpu.index)
     parts = [
         box(x, TILE_TOP, TILE, TILE_HEIGHT, f"tile {tone}"),
         box(x, TILE_TOP, 5, TILE_HEIGHT, f"edge {tone}", 2),
         text(x + 13, TILE_TOP + 21, clip(gpu.name, TILE - 16, 8.6), "t-gpu"),
         text(x + 13, TILE_TOP + 39, "not in NVML" if gpu.position is None else module, "t-small"),
         text(x + 13, TILE_TOP + 56, clip(gpu.address, TILE - 16, 6.9), "t-mono"),
-        text(x + 13, TILE_TOP + 74, _place(replica), "t-small"),
+        text(
+            x + 13,
+            TILE_TOP + 74,
+            "no replica" if replica is None else f"replica {replica}",
+            "t-small",
+        ),
         *_links(gpu, x),
         *_count(gpu, x + TILE / 2),
     ]
     return group(*parts, tip=f"{tip}; fabric {gpu.fabric.state}")
-
-
-def _place(replica: int | None) -> str:
-    return "no replica" if replica is None else f"replica {replica}"
 
 
 def _links(gpu: Gpu, x: float) -> Iterator[str]:
@@ -117,33 +118,33 @@ def _count(gpu: Gpu, middle: float) -> Iterator[str]:
 
 
 def _missing(graph: Topology, x: float, width: float) -> str:
-    parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
-    parts.append(text(x + PAD, 21, "Missing", "t-head"))
-    parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
-    for i in range(graph.missing):
+    parts = [
+        box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost"),
+        text(x + PAD, 21, "Missing", "t-head"),
+        text(x + PAD, 39, "expected, not found", "t-small"),
+    ]
+    modules = [*map(str, graph.missing_modules)] or ["?"] * graph.missing
+    for i, module in enumerate(modules):
         left = x + PAD + i * (TILE + GAP)
-        module = graph.missing_modules[i : i + 1]
-        parts.append(box(left, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost bad"))
-        parts.append(text(left + 13, TILE_TOP + 21, "no GPU", "t-gpu"))
-        parts.append(
-            text(left + 13, TILE_TOP + 39, f"module {module[0] if module else '?'}", "t-small")
-        )
-        if module:
-            parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
+        words = "by elimination" if graph.missing_modules else ""
+        parts += [
+            box(left, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost bad"),
+            text(left + 13, TILE_TOP + 21, "no GPU", "t-gpu"),
+            text(left + 13, TILE_TOP + 39, f"module {module}", "t-small"),
+            text(left + 13, TILE_TOP + 56, words, "t-small"),
+        ]
     return group(*parts, tip=f"{graph.missing} of {graph.expected} GPUs missing")
 
 
 def _switch(graph: Topology, width: float) -> str:
-    words = f"{links_line(graph)}   ·   fabric {fabric_line(graph)}"
+    words = f"{links_line(graph)} · fabric {fabric_line(graph)}"
     managers = graph.management
-    beside = "managed through" if managers else "management devices unmeasured"
-    if not managers and not graph.nics_why:
-        beside = "no management device found"
+    none = "management devices unmeasured" if graph.nics_why else "no management device found"
     return group(
         box(1, SWITCH_TOP, width - 2, 64, "switch"),
         text(PAD + 4, SWITCH_TOP + 24, "NVLink switch", "t-head"),
         el("title", "the NVSwitch fabric of the baseboard"),
-        text(width - PAD - 4, SWITCH_TOP + 24, clip(words, width - 150), "t-small", "end"),
-        text(PAD + 4, SWITCH_TOP + 49, beside, "t-small"),
+        text(width - PAD - 4, SWITCH_TOP + 24, clip(words, width - 130, _SMALL), "t-small", "end"),
+        text(PAD + 4, SWITCH_TOP + 49, "managed through" if managers else none, "t-small"),
         *pcie_picture.chips(managers, PAD + 108, SWITCH_TOP + 36, width - 128, "nic manager"),
     )

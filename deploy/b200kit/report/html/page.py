@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from b200kit.node.state.verdict import Status
-from b200kit.report.charts.axes import SHAPES, marks
 from b200kit.report.charts.baseline_timeline import timeline_of
-from b200kit.report.charts.cdf import distributions
-from b200kit.report.charts.goodput_sweep import sweeps
-from b200kit.report.charts.heat_map import Heat, heats
-from b200kit.report.charts.over_time import over_time
+from b200kit.report.charts.chart import SHAPES, marks
+from b200kit.report.charts.latency_charts import distributions, over_time
+from b200kit.report.charts.tuning_charts import Heat, heats, sweeps
 from b200kit.report.content import facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
@@ -32,7 +30,7 @@ from b200kit.report.content.records import diagnosis_of, history_of, run_conditi
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
-from b200kit.report.document import Pairs, clean, items, read, show
+from b200kit.report.document import Pairs, clean, read, show
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
@@ -103,7 +101,6 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
     passed = [f for f in verdict_of(host).findings if f.status is Status.PASS]
-    runs = items(read(host, "record", "timeline", "runs"))
     return {
         "anchor": anchor,
         "name": clean(name),
@@ -134,7 +131,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "gpus_during": measured.gpus_during(smoke),
         "paths": measured.paths(smoke),
         "history": history_of(host),
-        "timeline": timeline_of(read(host, "record")) if len(runs) > 1 else None,
+        "timeline": timeline_of(read(host, "record")),
         "diagnosis": diagnosis_of(host),
         "run_conditions": run_conditions_of(host),
         "tuned": _tuned(tuning_of(host)),

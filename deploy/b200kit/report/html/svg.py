@@ -51,11 +51,12 @@ def picture(
     height: float,
     label: str,
     *children: str,
-    class_: str = "",
-    least: float = 380,
+    class_: str,
+    least: float,
+    most: float,
     description: str = "",
 ) -> str:
-    """Return a whole picture, named by `label`; it scales, but not below `least` pixels.
+    """Return a whole picture, named by `label`; it scales between `least` and `most` pixels.
 
     `description` is for readers who do not see the picture.
     """
@@ -67,7 +68,7 @@ def picture(
         viewBox=f"0 0 {_number(width)} {_number(height)}",
         role="img",
         class_=class_,
-        style=f"min-width:{least:.0f}px",
+        style=f"min-width:{least:.0f}px;max-width:{most:.0f}px",
     )
 
 
