@@ -60,10 +60,9 @@ _AT_ONCE = 16
     "--page", type=click.Path(path_type=Path), metavar="FILE",
     help="Write a page with a picture of each machine, too.",
 )  # fmt: skip
-@click.option("--colour", is_flag=True, help="Add colour.")
 def command(
     hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, asks: bool,
-    topology: bool, as_json: bool, page: Path | None, colour: bool,
+    topology: bool, as_json: bool, page: Path | None,
 ) -> int:  # fmt: skip
     """Look at nodes that you can log in to, and judge them. Nothing is written on a node.
 
@@ -85,8 +84,11 @@ def command(
         console.document(record)
     else:
         matrix = topology or len(places) == 1
-        shown = lines(record, colour=colour, report=str(page or ""), matrix=matrix)
-        console.out(*shown, colour=colour)
+        shown = lines(
+            record, width=console.width(), colour=console.coloured(), report=str(page or ""),
+            matrix=matrix,
+        )  # fmt: skip
+        console.out(*shown, colour=True)
     return exit_code(record)
 
 

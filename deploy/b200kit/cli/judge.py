@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state.plausible import plausible
 from b200kit.records import archive, examples
 from b200kit.records.expected import by_hardware
-from b200kit.report.terminal.check_block import check_lines
-from b200kit.report.terminal.lines import wrap
+from b200kit.report.document import clean
+from b200kit.report.terminal.lines import Lines
+from b200kit.report.terminal.page import check_lines
 from b200kit.run import console
 
 
@@ -56,7 +56,13 @@ def command(
     if sum(map(bool, (state, named, listed))) != 1:
         raise click.UsageError("say one of: a file, --example NAME, --list")
     if listed:
-        console.out(*_list())
+        page = Lines(console.width(), console.coloured())
+        for example in map(examples.load, examples.names()):
+            _origin(page, example)
+        page.line("")
+        short = (f"{short} for {name}" for short, name in examples.SHORT.items())
+        page.hang("", text=f"b200 judge --example NAME; short: {', '.join(short)}")
+        console.out(*page.found, colour=True)
         return 0
     try:
         shown, observed, own = _example(named, name) if named else _file(str(state), name)
@@ -72,8 +78,16 @@ def command(
         console.document(verdict.to_json())
         return verdict.exit_status
     host["verdict"] = verdict.to_json()
-    found = check_lines(shown, host, colour=False, matrix=topology)
-    console.out(*(_framed(examples.load(named), found) if named else found))
+    page = Lines(console.width(), console.coloured())
+    if named:
+        _origin(page, examples.load(named))
+        page.line("")
+    check_lines(page, clean(shown), host, matrix=topology)
+    if named:
+        page.line("")
+        page.hang("", text="All examples: b200 judge --list")
+        page.hang("", text="Your own node: b200 check USER@HOST")
+    console.out(*page.found, colour=True)
     return verdict.exit_status
 
 
@@ -89,24 +103,7 @@ def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
     return example.name, example.state, by_hardware(hardware)
 
 
-def _framed(example: examples.Example, verdict: Iterable[str]) -> Iterator[str]:
-    """The verdict below where the example is from, and above what to try next."""
-    yield from _origin(example)
-    yield ""
-    yield from verdict
-    yield ""
-    yield "All examples: b200 judge --list      Your own node: b200 check USER@HOST"
-
-
-def _origin(example: examples.Example) -> Iterator[str]:
-    yield from wrap(f"{example.name}: ", f"{example.kind} ({example.file})", indent=2)
+def _origin(page: Lines, example: examples.Example) -> None:
+    page.hang(f"{example.name}: ", text=f"{example.kind} ({example.file})")
     for what, source in example.origins():
-        yield from wrap("  ", f"{what}: {source}", indent=4)
-
-
-def _list() -> Iterator[str]:
-    for name in examples.names():
-        example = examples.load(name)
-        yield from _origin(example)
-    short = (f"{short} for {name}" for short, name in examples.SHORT.items())
-    yield from ("", f"b200 judge --example NAME; short: {', '.join(short)}")
+        page.hang("  ", text=f"{what}: {source}")

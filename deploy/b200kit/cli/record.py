@@ -12,7 +12,8 @@ from b200kit.node.lib import timestamp
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
 from b200kit.records.statistics import Outcome
-from b200kit.report.content import records as lines
+from b200kit.report.terminal import records as shown
+from b200kit.report.terminal.lines import Lines
 from b200kit.run import console
 
 SHOWN, REFUSED, UNKNOWN = 0, 1, 2
@@ -38,7 +39,9 @@ def show_all(node: str | None, records: Path) -> int:
     """List every run of NODE, or the newest run of each node."""
     with refusals(UNKNOWN):
         known = _records(records, node)
-    console.out(*(lines.runs(known[node]) if node else lines.fleet(known)))
+    page = _page()
+    shown.runs(page, known[node]) if node else shown.fleet(page, known)
+    console.out(*page.found, colour=True)
     return _notes(known)
 
 
@@ -56,7 +59,9 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
         entry = record.run(run) if run else (record.runs or (None,))[-1]
         if entry is None:
             raise RecordError(f"{run or 'a run'} is not the id of one run of {node}")
-    console.document(entry) if as_json else console.out(*lines.one(entry))
+    page = _page()
+    shown.one(page, entry)
+    console.document(entry) if as_json else console.out(*page.found, colour=True)
     return _notes({node: record})
 
 
@@ -95,12 +100,16 @@ def compare(node: str | None, other: str | None, as_json: bool, last: int, recor
         known = _records(records, node)
         reference = _read(records, other) if other else None
         found = {name: comparison.against(r, last, reference) for name, r in known.items()}
-    if as_json:
-        console.document(found)
-    for name, document in found.items() if not as_json else ():
-        console.out(*lines.comparison(name, document))
+    page = _page()
+    for name, document in found.items():
+        shown.comparison(page, name, document)
+    console.document(found) if as_json else console.out(*page.found, colour=True)
     _notes(known)
     return max((_exit_code(document) for document in found.values()), key=(0, 2, 1).index)
+
+
+def _page() -> Lines:
+    return Lines(console.width(), console.coloured())
 
 
 def _exit_code(document: dict[str, object]) -> int:

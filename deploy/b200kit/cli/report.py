@@ -25,15 +25,12 @@ NO_RUN = 2
     "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
     help="Directory of all runs.",
 )  # fmt: skip
-@click.option("--colour", is_flag=True, help="Add colour.")
 @click.option("--node", "nodes", multiple=True, help="Only this node, whole; may be repeated.")
 @click.option(
     "--page", "target", type=click.Path(path_type=Path), metavar="FILE",
     help="Write a page of what is shown, too.",
 )  # fmt: skip
-def command(
-    run: str, reports: Path, colour: bool, nodes: tuple[str, ...], target: Path | None
-) -> None:
+def command(run: str, reports: Path, nodes: tuple[str, ...], target: Path | None) -> None:
     """Show the terminal view of a stored run and where its page is.
 
     RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
@@ -46,8 +43,11 @@ def command(
     except (OSError, ValueError) as error:
         raise Refusal(str(error), NO_RUN) from None
     page = target or folder / "report.html"
-    found = lines(record, colour=colour, report=str(page), all_whole=bool(nodes))
-    console.out(*found, colour=colour)
+    found = lines(
+        record, width=console.width(), colour=console.coloured(), report=str(page),
+        all_whole=bool(nodes),
+    )  # fmt: skip
+    console.out(*found, colour=True)
     if not page.is_file():
         console.err(f"b200 report: {page} is missing")
 

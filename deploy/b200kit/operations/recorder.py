@@ -130,7 +130,7 @@ def _write() -> None:
         # What the others measured goes into the record all the same.
         others = dict(hosts)
         record["hosts"] = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
-    _show(lines(record, report=where))
+    _show(lines(record, width=console.width(), colour=console.coloured(), report=where))
     _prune(folder.parent)
     _exit_with(exit_code(record))
 
@@ -146,7 +146,7 @@ def _prune(reports: Path) -> None:
 def _show(text: list[str]) -> None:
     """Print the result. A reader that has left takes no node's exit code with it."""
     try:
-        console.out(*text)
+        console.out(*text, colour=True)
     except BrokenPipeError:
         console.abandon(sys.stdout)
 

@@ -17,7 +17,7 @@ from threading import Condition, Thread
 from typing import IO, Any
 
 from b200kit.operations.standings import ANSWER_S, CONNECT_S
-from b200kit.report.content.now.known import Known
+from b200kit.report.content.now.node import Known
 
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""

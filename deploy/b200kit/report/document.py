@@ -7,13 +7,16 @@ optional here. What is missing, or was recorded as ``{"unmeasured": reason}``, c
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from b200kit.node.lib.printable import printable
 from b200kit.node.state.view import Absent, View
 from b200kit.node.state.view import Unmeasured as Unmeasured
 
+_T = TypeVar("_T")
+_Key = TypeVar("_Key", bound=Hashable)
 Pairs = list[tuple[str, str]]
 """Rows of a name and its text."""
 
@@ -24,6 +27,11 @@ def read(doc: object, *path: str | int) -> object:
     if isinstance(value, Absent):
         return Unmeasured("not in the record")
     return Unmeasured(clean(value.reason)) if isinstance(value, Unmeasured) else value
+
+
+def unread(value: object, otherwise: str) -> str:
+    """Return why `value` was not read, or else, as it is empty, that it is `otherwise`."""
+    return str(value) if isinstance(value, Unmeasured) else f"unmeasured: {otherwise}"
 
 
 def mapping(value: object) -> dict[str, object]:
@@ -63,6 +71,14 @@ def clean(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
+def grouped(things: Iterable[_T], key: Callable[[_T], _Key]) -> dict[_Key, list[_T]]:
+    """Return the things of each key, both in the order in which they come."""
+    groups: dict[_Key, list[_T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
+
+
 def counted(value: object, noun: str) -> str:
     """Return a count with its noun, "1 change" or "3 changes"; a count that is none as it is."""
     return f"{show(value)} {noun}{'' if value == 1 else 's'}"
@@ -76,9 +92,20 @@ def show(value: object, *, absent: str = "none") -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, dict | list):
-        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    if isinstance(value, list):
+        return ", ".join(map(show, value)) or "none"
+    if isinstance(value, dict):
+        return _spread(value) or "; ".join(f"{k}={show(value[k])}" for k in sorted(value)) or "none"
     return clean(str(value))
+
+
+def _spread(value: dict[str, object]) -> str:
+    """ "130 (121 to 142)" of a mean or a median with its range; nothing of another map."""
+    middle = number(value.get("mean", value.get("median")))
+    low, high = number(value.get("min")), number(value.get("max"))
+    if middle is None or low is None or high is None or len(value) > 3:
+        return ""
+    return f"{middle:.4g}" + (f" ({low:.4g} to {high:.4g})" if low != high else "")
 
 
 def milliseconds(value: float | None) -> str:

@@ -18,12 +18,8 @@ from typing import Any
 
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.redact import Redactor
-from b200kit.report.content.alike import exceptions, whole
-from b200kit.report.content.findings import findings_of
-from b200kit.report.content.first import first_of
-from b200kit.report.content.in_short import in_short
-from b200kit.report.content.proof import proven
-from b200kit.report.content.serving import serving_line
+from b200kit.report.content.nodes import exceptions, in_short, proven, whole
+from b200kit.report.content.verdict import first_of, serving_line, verdict_of
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
 from b200kit.report.names import host_file, host_page, run_name
@@ -93,7 +89,9 @@ def stored(path: Path) -> Any:
 def _of_host(redactor: Redactor, record: object) -> tuple[object, bytes]:
     """Of a record of one host: what stays in memory, and its file."""
     host = redactor.document(next(iter(hosts_of(record).values())))
-    return in_short(host), gzip.compress(_dense(host).encode(errors="replace"), _LEVEL, mtime=0)
+    # On one line: indented, a node's file is twice as long.
+    text = json.dumps(host, ensure_ascii=True, separators=(",", ":"), default=str) + "\n"
+    return in_short(host), gzip.compress(text.encode(errors="replace"), _LEVEL, mtime=0)
 
 
 def _write_pages(run: Mapping[str, object], names: Iterable[str], folder: Path) -> dict[str, str]:
@@ -110,7 +108,7 @@ def _texts(pages: Mapping[str, str], record: object) -> dict[str, str]:
     return {
         "failed.txt": "".join(f"{clean(n)}\n" for n in failed_hosts(record)),
         "report.html": render(record, pages),
-        "summary.json": _json(summary(record)),
+        "summary.json": json.dumps(summary(record), indent=2, default=str) + "\n",
     }
 
 
@@ -134,7 +132,7 @@ def summary(record: object) -> dict[str, object]:
 def _host_summary(name: str, host: object) -> dict[str, object]:
     known = mapping(host)
     first = first_of(host)
-    blocking = [f for f in findings_of(known.get("verdict")) if f.blocks]
+    blocking = [f for f in verdict_of(host).findings if f.blocks]
     return {
         "outcome": outcome_of(host).word,
         "label": outcome_of(host).label,
@@ -146,16 +144,6 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
         "serving": serving_line(host),
         "blocking": [{"check": f.check, "summary": f.summary} for f in blocking],
     }
-
-
-def _json(value: object) -> str:
-    """`value` as indented JSON, keys in their order."""
-    return json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n"
-
-
-def _dense(value: object) -> str:
-    """`value` as JSON on one line: indented, a node's file is twice as long."""
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from b200kit.report.content.now.known import Planned
+from b200kit.report.content.now.node import Planned
 from b200kit.reprovision import explain, ledger
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.planned_change import Work

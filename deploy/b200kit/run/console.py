@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
@@ -18,12 +19,14 @@ from typing import TextIO
 from b200kit.node.lib.printable import printable
 
 COLOURS = {
-    "good": "32", "bad": "1;31", "unknown": "33", "waived": "36", "idle": "2", "mark": "1;35",
+    "good": "green", "bad": "bold red", "unknown": "yellow", "waived": "cyan", "idle": "dim",
+    "mark": "bold magenta",
 }  # fmt: skip
-PLAIN = "0"
+PAPER = 100
+"""Columns where stdout is no terminal, so that logs are alike."""
 # The alternate screen, no cursor, no wrapping (xterm's control sequences: DEC modes 1049, 25, 7).
 _OWN_SCREEN, _AS_IT_WAS = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_OURS = re.compile(rf"(\x1b\[(?:{'|'.join((*COLOURS.values(), PLAIN))})m)")
+_OURS = re.compile(r"(\x1b\[(?:32|1;31|33|36|2|1;35|0)m)")  # COLOURS, and their end
 _ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
 
 
@@ -32,25 +35,39 @@ def out(*lines: str, colour: bool = False) -> None:
     _write(sys.stdout, (_but(_OURS, line) if colour else printable(line) for line in lines))
 
 
+def coloured() -> bool:
+    """Whether colour adds: on a terminal, unless NO_COLOR is set; anywhere with FORCE_COLOR."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal or bool(os.environ.get("FORCE_COLOR"))
+
+
+def width() -> int:
+    """Columns of the terminal, of which lines use 60 to 140."""
+    is_terminal = sys.stdout.isatty()
+    return min(max(shutil.get_terminal_size().columns, 60), 140) if is_terminal else PAPER
+
+
 @contextlib.contextmanager
-def redrawn(colour: bool = False) -> Iterator[Callable[[Sequence[str]], None]]:
+def redrawn() -> Iterator[Callable[[Sequence[str]], None]]:
     """What draws lines over those that it drew before; the terminal is left as it was found.
 
     On a screen of the terminal's own, cut at its right edge. What is no terminal gets the lines one
     below the other, without a code.
     """
     if not sys.stdout.isatty():
-        yield lambda lines: out(*lines, "")
+        yield lambda lines: out(*lines, "", colour=True)
         return
     try:
         _codes(_OWN_SCREEN)
-        yield lambda lines: _draw(lines, colour)
+        yield _draw
     finally:
         _codes(_AS_IT_WAS)
 
 
-def _draw(lines: Sequence[str], colour: bool) -> None:
-    shown = (_but(_OURS, line) if colour else printable(line) for line in lines)
+def _draw(lines: Sequence[str]) -> None:
+    shown = (_but(_OURS, line) for line in lines)
     _codes("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in shown) + "\x1b[J")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.operations import standing_feed
 from b200kit.operations.standing_feed import Feed, aged, answered
-from b200kit.report.content.now.known import Known
+from b200kit.report.content.now.node import Known
 
 NEW = Known(since=100.0)
 

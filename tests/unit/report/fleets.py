@@ -11,7 +11,7 @@ from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import Standing
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.content.now.known import Known, Planned
+from b200kit.report.content.now.node import Known, Planned
 
 Json = dict[str, Any]
 NOW = timestamp.parse("2026-11-25T09:18:12Z").timestamp()

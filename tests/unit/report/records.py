@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from b200kit.report.content.tones import FABRIC, LANE, LINKS, NUMA, PATH, PEERS
+from b200kit.report.content.topology import FABRIC, LANE, LINKS, NUMA, PATH, PEERS
 
 Json = dict[str, Any]
 

@@ -29,7 +29,7 @@ def units(*keys: str) -> tuple[str, ...]:
 
 
 USED_ELSEWHERE = {
-    "b200kit/report/terminal/shared_lines.py": ("took_s",),
+    "b200kit/report/content/run.py": ("took_s",),
     "b200kit/node/state/drift.py": ("files", *units("enabled")),
     "b200kit/node/checks/host/services.py": units("sub", "result"),
     "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.content.now.known import Known, Planned
+from b200kit.report.content.now.node import Known, Planned
 from tests.unit.report import fleets
 from tests.unit.report.fleets import fault, held, kept, known, look, proof, replica, stamp, standing
 

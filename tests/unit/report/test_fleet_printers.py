@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from b200kit.report.content.now import words
+from b200kit.report.content.now import fleet as words
 from b200kit.report.content.now.fleet import fleet_now
-from b200kit.report.content.now.known import Planned
+from b200kit.report.content.now.node import Planned
 from b200kit.report.html.fleet_page import page
 from b200kit.report.terminal.fleet_screen import screen
 from tests.messages import assert_message

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from b200kit.cli.report import load, of_nodes
-from b200kit.report.content.alike import MOST_PAGES
-from b200kit.report.content.in_short import in_short
-from b200kit.report.content.serving import serving_line
+from b200kit.report.content.nodes import MOST_PAGES, in_short
+from b200kit.report.content.verdict import serving_line
 from b200kit.report.files import stored, write, write_hosts
 from b200kit.report.html.page import render
 from b200kit.report.names import host_page

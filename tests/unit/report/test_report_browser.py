@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.checks.judge import judge
 from b200kit.report.html.page import render
+from tests.unit import states
 from tests.unit.report import pages, records
 from tests.unit.report.test_report_timeline import document, slow
 
@@ -79,6 +81,17 @@ def test_no_table_that_says_what_to_do_or_how_fast_is_cut_on_a_telephone(tmp_pat
     over = [int(part) for part in re.findall(r"<title>([-\d,]+)</title>", seen)[0].split(",")]
     assert len(over) > 8
     assert max(over) <= 0
+
+
+def test_healthy_node_prints_on_six_sheets(tmp_path: Path) -> None:
+    state, expectation = states.healthy(), states.expectation()
+    host = records.live(
+        smoke=records.smoke() | {"requests": pages.requests()}, record=document(slow(10)),
+        state=state, expectation=expectation, verdict=judge(expectation, state).to_json(),
+    )  # fmt: skip
+    browse(tmp_path, render(records.record(n1=host)), f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    sheets = re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes())
+    assert 1 <= len(sheets) <= 6
 
 
 def test_browser_would_have_told(tmp_path: Path) -> None:

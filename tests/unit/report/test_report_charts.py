@@ -15,7 +15,7 @@ from b200kit.report.charts.chart import SHAPES, Axis, Chart, linear, marks, name
 from b200kit.report.charts.latency_charts import distributions, over_time
 from b200kit.report.charts.tuning_charts import SHADES, heats, sweeps
 from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
-from b200kit.report.content.fleet import fleet
+from b200kit.report.content.nodes import fleet
 from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
 from b200kit.tuning import cells as core_tuning
 from b200kit.tuning import choice

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.report.content.findings import each_once, groups_of
+from b200kit.node.state.verdict import Verdict
+from b200kit.report.content.verdict import each_once, groups_of, verdict_of
 from b200kit.report.html.page import render
 from tests.messages import assert_message
 from tests.unit import states
@@ -70,6 +71,16 @@ def test_the_machine_draws_a_line_for_each_link() -> None:
     assert counted["link up"] == 7 * 18
     assert counted["link down"] == 18
     assert counted["numa"] == 2
+
+
+def test_head_says_what_ran_on_what_when_and_whether_it_was_simulated() -> None:
+    host = records.live()
+    text = page(n=host).text
+    assert "deploy/b200.py on inventories/prod.py" in text
+    assert "2026-11-21 09:40:12Z" in text
+    assert "SIMULATED" not in text
+    host["layout"][0]["processes"] = 1
+    assert "SIMULATED" in page(n=host).text
 
 
 def test_links_up_on_an_unfinished_fabric_are_not_drawn_as_good() -> None:
@@ -220,7 +231,7 @@ def test_what_was_not_read_for_one_reason_is_told_once() -> None:
     text = page(n01=host).text
     assert text.count("could not be read: GPU is lost (15)") == 1
     assert text.count("NVLink states could not be read") == 1
-    assert_message(*(s.also for group in groups_of(host["verdict"]) for s in group if s.also))
+    assert_message(*(s.also for group in groups_of(verdict_of(host)) for s in group if s.also))
 
 
 def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
@@ -229,7 +240,9 @@ def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
         *(
             similar.also
             for entries in ([one] * 4, [one, other, other, one])
-            for similar in each_once({"findings": [e | {"read": "lost"} for e in entries]})
+            for similar in each_once(
+                Verdict.from_json({"findings": [e | {"read": "lost"} for e in entries]})
+            )
         )
     )
 

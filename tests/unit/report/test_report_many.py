@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.report.content.first import first_of
-from b200kit.report.content.serving import serving_line
+from b200kit.report.content.verdict import first_of, serving_line
 from b200kit.report.files import stored, write
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import ranked
@@ -40,7 +39,7 @@ def test_bad_nodes_stand_first_then_unmeasured_then_the_rest() -> None:
     assert places == sorted(places)
     page = pages.page(**records.fleet()["hosts"]).text
     # The run's own figures come after all nodes.
-    assert page.index("deploy/b200.py") > page.rindex("n05")
+    assert page.index("ops-1") > page.rindex("n05")
 
 
 def test_action_is_the_line_below_its_cause_and_serving_the_next() -> None:

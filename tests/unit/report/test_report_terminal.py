@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 
+import pytest
+
+from b200kit.report.terminal.lines import Lines
 from tests.messages import assert_message, lines_with
 from tests.unit.report import records
 from tests.unit.report.pages import terminal
@@ -122,16 +126,36 @@ def test_a_waiver_shows_its_owner_and_end() -> None:
     assert_message(text)
 
 
-def test_no_line_is_wider_than_100_columns() -> None:
+def test_no_line_is_wider_than_the_terminal() -> None:
     long = copy.deepcopy(records.fleet())
     long["hosts"]["h" * 180] = records.live(error="e" * 400, stage="s" * 300, outcome="o" * 300)
     long["hosts"]["n01"]["smoke"]["conditions"]["model"] = "m" * 300
     long["hosts"]["n01"]["smoke"]["p50_ttft_ms"] = {"unmeasured": "because " * 40}
     long["hosts"]["n01"]["layout"][0]["cpus"] = ",".join(map(str, range(0, 200, 2)))
     long["hosts"]["n01"]["stages"][0] |= {"name": "n" * 150, "detail": "d " * 200}
+    for entry, width in product(("b200.py", "check.py"), (60, 80, 100, 140)):
+        lines = terminal({**long, "entry": entry, "run": "r" * 200}, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_long_name_is_cut_before_the_verdict_is(width: int) -> None:
+    name = "gpu-rack-17-node-03.cluster.example.internal"[:43]
     for entry in ("b200.py", "check.py"):
-        lines = terminal({**long, "entry": entry, "run": "r" * 200}).splitlines()
-        assert max(map(len, lines)) <= 100
+        host = records.red() | {"outcome": "unfit"}
+        text = terminal(records.record(entry, **{name: host}), width=width)
+        assert "UNFIT  " in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_no_table_breaks_a_word_or_a_figure(width: int) -> None:
+    rows = [["ms", "accepted", "from-to", "newer", "90 % interval"],
+            ["TPOT", "10.1", "9.87-10.4", "12345.1", "+8.2 to +12.8 %"]]  # fmt: skip
+    page = Lines(width)
+    page.table(rows, left=2, right=frozenset({1, 3}))
+    words = " ".join(page.found).replace(";", "").split()
+    assert [word for cell in rows[1] for word in cell.split() if word not in words] == []
+    assert max(map(len, page.found)) <= width
 
 
 def test_colour_only_adds() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.records import comparison, entries
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
-from b200kit.report.content.run_conditions import run_conditions_of
+from b200kit.report.content.records import run_conditions_of
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.records import runs

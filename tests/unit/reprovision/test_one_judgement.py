@@ -10,7 +10,7 @@ from b200kit.node.fabric import sequence
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.report.terminal import page
-from b200kit.report.terminal.check_block import check_lines
+from b200kit.report.terminal.lines import Lines
 from b200kit.reprovision.escalation import Attempt, Limits, choose
 from tests.sample import sample
 from tests.subtests import in_subtests
@@ -57,7 +57,9 @@ def test_journal_and_commands_say_the_same_action(case: Case) -> None:
     """Of b200 judge, deploy/check.py and deploy/b200.py of a red node; the gate's at boot."""
     found = failed(corpus.verdict_of(case.name))
     shown = {"journal": plain("\n".join(gate.lines(corpus.verdict_of(case.name))))}
-    shown["judge"] = plain("\n".join(check_lines("n01", host_of(case, "unfit"), colour=False)))
+    judged = Lines()
+    page.check_lines(judged, "n01", host_of(case, "unfit"))
+    shown["judge"] = plain("\n".join(judged.found))
     for script, outcome in (("deploy/check.py", "unfit"), ("deploy/b200.py", "red")):
         record = records.record(script, n01=host_of(case, outcome))
         shown[script] = plain("\n".join(page.lines(record)))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b200kit.node.lib.printable import printable
-from b200kit.report.terminal.lines import paint
+from b200kit.report.terminal.lines import Lines
 from b200kit.run import console
 
 HOSTILE = "n1\x1b[2J\x9b31m\r\nn2  LIVE\u2028n3\u202eevil\x00\x7f\ud800\xad"
@@ -47,8 +47,15 @@ def test_any_document_is_json_of_printable_characters(text: str) -> None:
     assert json.loads(printed.getvalue()) == {text: [text]}
 
 
+def red(text: str) -> str:
+    """What is bad, in colour."""
+    page = Lines(colour=True)
+    page.line((text, "bad"))
+    return page.found[0]
+
+
 def test_only_our_colours_stay_and_only_where_they_are_asked_for() -> None:
-    line = f"n1  {paint('RED', 'bad', True)}  \x1b[5mblink\x1b[0m\x1b[2K"
+    line = f"n1  {red('RED')}  \x1b[5mblink\x1b[0m\x1b[2K"
     with redirect_stdout(io.StringIO()) as printed:
         console.out(line, colour=True)
         console.out(line)
@@ -56,6 +63,41 @@ def test_only_our_colours_stay_and_only_where_they_are_asked_for() -> None:
     assert coloured.startswith("n1  \x1b[1;31mRED\x1b[0m  \\x1b[5mblink")
     assert coloured.endswith(r"\x1b[2K")
     assert "\x1b" not in plain
+
+
+@pytest.mark.parametrize(
+    ("given", "on_a_terminal", "piped"),
+    [
+        ({}, True, False),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"FORCE_COLOR": "1"}, True, True),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, False),
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+def test_colour_is_for_a_terminal_unless_the_reader_says_otherwise(
+    given: dict[str, str], on_a_terminal: bool, piped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    found = []
+    for is_terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        found.append(console.coloured())
+    assert found == [on_a_terminal, piped]
+
+
+@pytest.mark.parametrize(("columns", "used"), [(40, 60), (80, 80), (120, 120), (300, 140)])
+def test_lines_are_as_wide_as_the_terminal_and_alike_in_logs(
+    columns: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert console.width() == used
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert console.width() == 100
 
 
 def test_log_of_another_library_keeps_its_colours_and_lines_and_nothing_else() -> None:
@@ -105,7 +147,7 @@ def test_reader_that_has_left_is_told_nothing_more(stream: str, code: int) -> No
 DRAWS = """
 import sys
 from b200kit.run import console
-with console.redrawn(True) as draw:
+with console.redrawn() as draw:
     draw(["n1  \\x1b[31mOUT\\x1b[0m \\x1b[2J"])
     if sys.argv[1] == "fails":
         raise KeyboardInterrupt
@@ -128,8 +170,7 @@ def test_a_screen_is_left_as_it_was_found_however_it_ends(way: str) -> None:
 
 
 def test_what_is_no_terminal_gets_lines_without_codes() -> None:
-    with redirect_stdout(io.StringIO()) as printed, console.redrawn(True) as draw:
-        draw([paint("OUT", "bad", True)])
+    with redirect_stdout(io.StringIO()) as printed, console.redrawn() as draw:
+        draw([red("OUT\x1b[2J")])
         draw(["two"])
-    assert "\x1b" not in printed.getvalue()
-    assert printed.getvalue().endswith("\ntwo\n\n")
+    assert printed.getvalue() == f"{red('OUT')}\n\ntwo\n\n".replace("OUT", r"OUT\x1b[2J")

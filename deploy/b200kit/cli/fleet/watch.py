@@ -50,10 +50,8 @@ _REFUSED = 2
 @click.option(
     "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
 )
-@click.option("--colour", is_flag=True, help="Add colour.")
 def command(
-    inventory: Path, every_s: float, once: bool, file: Path | None, transactions: Path | None,
-    colour: bool,
+    inventory: Path, every_s: float, once: bool, file: Path | None, transactions: Path | None
 ) -> int:  # fmt: skip
     """Show the fleet as it stands now: one screen, renewed in place, and one page.
 
@@ -68,19 +66,19 @@ def command(
         feed.first(_FIRST_S if once else min(every_s, _FIRST_S))
         if once:
             fleet = _read(feed, folder)
-            console.out(*screen(fleet, colour=colour), *_written(fleet, file), colour=colour)
+            console.out(*_screen(fleet), *_written(fleet, file), colour=True)
             return fleet.exit_code
-        _follow(feed, folder, file, colour)
+        _follow(feed, folder, file)
     return 0
 
 
-def _follow(feed: Feed, folder: Path, file: Path | None, colour: bool) -> None:
+def _follow(feed: Feed, folder: Path, file: Path | None) -> None:
     """Draw and write each round, until Ctrl-C."""
     fleet = _read(feed, folder)  # before the screen is taken: what is refused stays readable
-    with console.redrawn(colour) as draw:
+    with console.redrawn() as draw:
         while True:
             problem = _written(fleet, file)
-            draw([*screen(fleet, colour=_on_terminal(colour), most=_room()), *problem])
+            draw([*_screen(fleet), *problem])
             feed.wait(feed.every_s)
             fleet = _read(feed, folder)
 
@@ -101,13 +99,10 @@ def _written(fleet: FleetNow, file: Path | None) -> list[str]:
     return []
 
 
-def _on_terminal(colour: bool) -> bool:
-    return colour and sys.stdout.isatty()
-
-
-def _room() -> int:
-    """Lines of the terminal, less one for a problem."""
-    return shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else MOST
+def _screen(fleet: FleetNow) -> list[str]:
+    """As high as the terminal, less one for a problem."""
+    room = shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else MOST
+    return screen(fleet, width=console.width(), colour=console.coloured(), most=room)
 
 
 @contextmanager

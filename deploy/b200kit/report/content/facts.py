@@ -6,9 +6,9 @@ from collections import Counter
 
 from b200kit.node.checks.gpu import power
 from b200kit.node.state.view import StateView
-from b200kit.report.content.graph import COMPLETED, Gpu, Topology
+from b200kit.report.content.graph import COMPLETED, Topology
 from b200kit.report.content.topology import outline
-from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show, unread
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -31,10 +31,31 @@ def gpus_line(host: object, graph: Topology) -> str:
     return text if expected in (None, listed) else f"{listed} of {expected} GPUs: {text}"
 
 
-def power_line(host: object) -> str:
-    """Return ``capped at 700 W of 1000 W``; nothing where no GPU is known to be capped."""
-    text = power.capped(StateView(read(host, "state"))) if observed(host) else ""
-    return f"capped at {text}" if text else ""
+def machine(host: object, graph: Topology) -> Pairs:
+    """What is in the node, as a fact a line; power where a GPU is known to be capped."""
+    cap = power.capped(StateView(read(host, "state"))) if observed(host) else ""
+    return [
+        ("GPUs", gpus_line(host, graph)),
+        *([("power", f"capped at {cap}")] if cap else []),
+        ("NVLink", links_line(graph)),
+        ("fabric", fabric_line(graph)),
+    ]
+
+
+LAYOUT = ["replica", "GPUs", "NUMA node", "CPUs", "port"]
+
+
+def layout(host: object) -> list[list[str]]:
+    """Where each replica is placed, and whether one process on CPUs stands for all of its GPUs."""
+    rows = []
+    for row in items(read(host, "layout")):
+        replica, cpus, port = (show(read(row, key)) for key in ("replica", "cpus", "port"))
+        gpus, nodes = (
+            ",".join(map(show, items(read(row, key)))) or "none" for key in ("gpus", "numa_nodes")
+        )
+        mark = " (1 process)" if read(row, "processes") == 1 else ""
+        rows.append([replica, gpus + mark, nodes, cpus, port])
+    return rows
 
 
 def links_line(graph: Topology) -> str:
@@ -63,29 +84,18 @@ def numa_lines(host: object, graph: Topology) -> list[str]:
     """Return one line a NUMA node: ``node 0: GPU 0,1,2,3; CPUs 0-55,112-167``."""
     reading = read(host, "state", "numa")
     if not graph.numa:
-        why = reading if isinstance(reading, Unmeasured) else "unmeasured: no NUMA node listed"
-        return [str(why) if observed(host) else NO_STATE]
-    return [
-        f"{'node unknown' if node.id is None else f'node {node.id}'}: "
-        f"{_gpu_names(node.gpus)}; CPUs {node.cpus}"
-        for node in graph.numa
-    ]
-
-
-def _gpu_names(gpus: tuple[Gpu, ...]) -> str:
-    return f"GPU {','.join(gpu.name.removeprefix('GPU ') for gpu in gpus)}" if gpus else "no GPU"
+        return [unread(reading, "no NUMA node listed") if observed(host) else NO_STATE]
+    lines = []
+    for node in graph.numa:
+        gpus = ",".join(gpu.name.removeprefix("GPU ") for gpu in node.gpus)
+        name = "unknown" if node.id is None else node.id
+        lines.append(f"node {name}: {f'GPU {gpus}' if gpus else 'no GPU'}; CPUs {node.cpus}")
+    return lines
 
 
 def numa_short(graph: Topology) -> str:
     """Return the GPUs of each NUMA node in short: ``4+4``, ``2+2+0+2+2+0``."""
     return "+".join(str(len(node.gpus)) for node in graph.numa) or "unmeasured"
-
-
-def fabric_short(graph: Topology) -> str:
-    """Return ``ok`` when every GPU of the node has completed its fabric, else the full line."""
-    if graph.gpus and all(gpu.fabric.state == COMPLETED for gpu in graph.gpus):
-        return "ok"
-    return fabric_line(graph)
 
 
 def facts_in_short(host: object) -> list[str]:
@@ -95,30 +105,27 @@ def facts_in_short(host: object) -> list[str]:
     graph = outline(read(host, "state"), read(host, "expectation"))
     if not observed(host):
         return [gpus_line(host, graph)]
+    completed = graph.gpus and all(gpu.fabric.state == COMPLETED for gpu in graph.gpus)
     return [
         gpus_line(host, graph).replace("NVIDIA ", ""),
         links_line(graph).replace(" links up", " links"),
-        f"fabric {fabric_short(graph)}",
+        f"fabric {'ok' if completed else fabric_line(graph)}",
         f"NUMA {numa_short(graph)}",
-        f"driver {driver(host)}",
+        f"driver {show(read(host, 'state', 'nvml', 'driver_version'))}",
     ]
-
-
-def driver(host: object) -> str:
-    """Return the driver's version as NVML gives it."""
-    return show(read(host, "state", "nvml", "driver_version")) if observed(host) else NO_STATE
 
 
 def versions(host: object) -> list[tuple[str, str]]:
     """Return the versions that decide how a node behaves, as (name, version or why not)."""
+    found, state = read(host, "smoke", "conditions", "engine"), read(host, "state")
+    engine = "unmeasured: no smoke test" if isinstance(found, Unmeasured) else show(found)
     if not observed(host):
-        return [("driver", NO_STATE), ("engine", engine(host))]
-    state = read(host, "state")
+        return [("driver", NO_STATE), ("engine", engine)]
     return [
-        ("driver", driver(host)),
+        ("driver", show(read(state, "nvml", "driver_version"))),
         ("CUDA", show(read(state, "nvml", "cuda_driver_version"))),
         ("fabric manager", _package(state, "nvidia-fabricmanager", "nvidia-fabric-manager")),
-        ("engine", engine(host)),
+        ("engine", engine),
         ("kernel module", show(read(state, "modules", "nvidia"), absent="not loaded")),
         ("nvlsm", _package(state, "nvlsm")),
         ("container toolkit", _package(state, "nvidia-container-toolkit")),
@@ -129,30 +136,22 @@ def versions(host: object) -> list[tuple[str, str]]:
     ]
 
 
-def engine(host: object) -> str:
-    """Return the serving engine's version as the smoke test found it."""
-    value = read(host, "smoke", "conditions", "engine")
-    return "unmeasured: no smoke test" if isinstance(value, Unmeasured) else show(value)
-
-
 def _package(state: object, *prefixes: str) -> str:
     """Return the version of the first installed package whose name starts so."""
     packages = read(state, "packages")
     if isinstance(packages, Unmeasured):
         return str(packages)
-    found = mapping(packages)
-    named = [name for prefix in prefixes for name in found if name.startswith(prefix)]
-    for name in named:
-        if found[name] is not None:
-            return show(read(found[name], "version"))
-    return "not installed" if named else "unmeasured: package was not looked up"
+    named = [one for p in prefixes for name, one in mapping(packages).items() if name.startswith(p)]
+    installed = next((one for one in named if one is not None), None)
+    if installed is None:
+        return "not installed" if named else "unmeasured: package was not looked up"
+    return show(read(installed, "version"))
 
 
 def _over_gpus(state: object, key: str) -> str:
     """Return the one value all GPUs share, or every value with its count."""
     values = Counter(show(read(gpu, key)) for gpu in items(read(state, "gpus")))
-    if not values:
-        return "unmeasured: no GPU to read"
     if len(values) == 1:
         return next(iter(values))
-    return ", ".join(f"{value} on {count}" for value, count in values.items())
+    several = ", ".join(f"{value} on {count}" for value, count in values.items())
+    return several or "unmeasured: no GPU to read"

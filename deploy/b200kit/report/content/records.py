@@ -1,137 +1,112 @@
-"""The record in words: runs as a table, one run with its run conditions, a comparison, a diagnosis.
+"""The record in words: newest runs against the baseline, a diagnosis, and the run conditions.
 
-Everything but the tables of whole records takes the documents that stand in a HostRecord, so that
-a stored run is shown again as it was.
+Everything takes the documents that stand in a HostRecord, so that a stored run is shown again as it
+was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from b200kit.records.conditions import shown, value_of
-from b200kit.records.conditions_fields import FIELDS
-from b200kit.records.entries import Record, counts
+from b200kit.records.conditions_fields import FIELDS, Role
 from b200kit.records.groups import ASSUMED, DAYS
 from b200kit.records.metrics import METRICS, NAMES, SHARES, change
-from b200kit.report.content.run_conditions import TITLES
-from b200kit.report.document import Unmeasured, items, mapping, milliseconds, number, read, show
-from b200kit.report.terminal.lines import labelled, shorten, table, wrap
+from b200kit.report.document import (
+    Pairs,
+    Unmeasured,
+    items,
+    mapping,
+    milliseconds,
+    number,
+    read,
+    show,
+    unread,
+)
 
 WORDS = {"same": "same", "different": "DIFFERENT", "unclear": "CANNOT SAY"}
-TONES = {"same": "good", "different": "bad", "unclear": "unknown"}
+_TONES = {"same": "good", "different": "bad", "unclear": "unknown"}
 HEAD = ["ms", "accepted", "from-to", "CV", "newer", "from-to", "CV", "change", "90 % interval"]
+TITLES = {
+    Role.IDENTITY: "the run",
+    Role.LOAD: "load: the same, or not comparable",
+    Role.SYSTEM: "system",
+    Role.CONDITION: "conditions",
+}
+_NOTHING = "unmeasured: no result to look at"
 _ROWS = {
     "missed": "missed",
     "late": "late",
     **{f"p{q}_{m}": f"{n} {q}" for q in (95, 99) for m, n in METRICS.items()},
 }
-_RIGHT = frozenset({2, 3, 4, 5, 6})
 
 
-def fleet(found: Mapping[str, Record]) -> list[str]:
-    """Each node's newest run on a line."""
-    head = ["node", "newest run", "runs", *METRICS.values(), "baseline"]
-    rows = [head]
-    for name, known in found.items():
-        last = known.runs[-1] if known.runs else None
-        when = str(last["at"])[:16].replace("T", " ") if last else "none"
-        accepted = known.acceptances[-1] if known.acceptances else None
-        by = f"{str(accepted['at'])[:10]} {accepted['by']}" if accepted else "none accepted"
-        rows.append([name, when, str(len(known.runs)), *_medians(last), by])
-    return _table(rows)
+@dataclass(frozen=True, slots=True)
+class History:
+    """A node's newest runs against its record, as text."""
+
+    word: str
+    tone: str
+    why: str
+    facts: Pairs
+    rows: list[list[str]]
+    changes: list[str]
+    slower: bool
 
 
-def runs(known: Record) -> list[str]:
-    """Every run on a line, oldest first; a mark for what a run's figures do not count for."""
-    accepted = known.acceptances[-1] if known.acceptances else {"runs": []}
-    rows = [["run", "taken", "n", *METRICS.values(), ""]]
-    for run in known.runs:
-        mark = "baseline" if run["id"] in accepted["runs"] else ""
-        note = "not counted" if counts(run) else mark
-        when = str(run["at"])[:16].replace("T", " ")
-        n = show(read(run, "figures", "completed"))
-        rows.append([run["id"], when, n, *_medians(run), _stand_in(run, note)])
-    notes = [
-        f"accepted {entry['at'][:10]} by {entry['by']}: {entry['why']} ({len(entry['runs'])} runs)"
-        for entry in known.acceptances
-    ]
-    reasons = [f"{run['id']} is not counted: {why}" for run in known.runs if (why := counts(run))]
-    return [*_table(rows), "median of each run in ms", *reasons, *notes]
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What fired, what could not be looked at, and how many were looked at and are not so."""
+
+    why: str
+    fired: Pairs
+    unlooked: Pairs
+    cleared: int
 
 
-def _stand_in(run: Mapping[str, Any], note: str) -> str:
-    real = value_of(run["conditions"], "load.stand_in") is not True
-    return note if real else f"STAND-IN ENGINE  {note}".rstrip()
+def history(document: object) -> History:
+    """A comparison; a document without an outcome is unmeasured.
+
+    A regression is reported even where nothing differs between the run conditions.
+    """
+    found = read(document, "outcome")
+    outcome = "" if isinstance(found, Unmeasured) else show(found)
+    slower = bool(items(read(document, "slower")))
+    changed = [show(read(entry, "text")) for entry in items(read(document, "changed"))]
+    if not changed and slower:
+        changed = ["nothing that the run conditions show"]
+    return History(
+        word=WORDS.get(outcome, ""),
+        tone=_TONES.get(outcome, "unknown"),
+        why=str(found) if isinstance(found, Unmeasured) else show(read(document, "why")),
+        facts=list(_facts(document)),
+        rows=[_row(metric) for metric in items(read(document, "metrics"))],
+        changes=changed,
+        slower=slower,
+    )
 
 
-def _medians(run: object) -> list[str]:
-    found = [number(read(run, "figures", f"p50_{m}_ms")) for m in METRICS]
-    return [milliseconds(value) for value in found]
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    return [line.rstrip() for line in table(rows, left=0, right=_RIGHT)]
-
-
-def one(run: Mapping[str, Any]) -> Iterator[str]:
-    """A run: its figures, then the run conditions by what its fields are for."""
-    yield f"run {run['id']} of {run['node']}, {run['at']}, measured by deploy run {run['run']}"
-    if counts(run):
-        yield from labelled("not counted", counts(run))
-    for metric, name in METRICS.items():
-        cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
-        figures = " / ".join(map(milliseconds, cells))
-        yield from labelled(name, f"{figures} ms (P50 / P95 / P99)")
-    for role, title in TITLES.items():
-        yield title
-        for field in (field for field in FIELDS if field.role is role):
-            yield from _field(field.words, value_of(run["conditions"], field.name))
-
-
-def _field(words: str, value: object) -> Iterator[str]:
-    head = f"  {words:<28}  "
-    if isinstance(value, dict) and value:
-        pairs = "; ".join(f"{key}={shown(entry)}" for key, entry in sorted(value.items()))
-        yield from wrap(head, pairs)
-    else:
-        yield from wrap(head, shown(value))
-
-
-def comparison(name: str, document: object) -> Iterator[str]:
-    """A node's newest runs against its baseline: the outcome, the figures, what changed."""
-    outcome, why = headline(document)
-    yield from wrap(f"{name}  {WORDS.get(outcome, 'unmeasured'):<10}  ", why)
-    yield from (line for label, text in facts(document) for line in labelled(label, text))
-    rows = metric_rows(document)
-    if rows:
-        yield from table([HEAD, *rows], left=2, right=frozenset({1, 3, 4, 6, 7}))
-    yield from (line for text in changes(document) for line in labelled("changed", text))
-
-
-def headline(document: object) -> tuple[str, str]:
-    """The outcome and its reason; a document that says neither is unmeasured."""
-    if isinstance(found := read(document, "outcome"), Unmeasured):
-        return "", str(found)
-    return show(found), show(read(document, "why"))
-
-
-def facts(document: object) -> list[tuple[str, str]]:
-    """Who accepted the baseline and what was compared, as (name, text)."""
-    accepted = mapping(read(document, "baseline"))
-    acceptance = f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
-    found = [("baseline", acceptance)] if accepted else []
-    spans = [
-        (name, _span(read(document, "runs", key)))
-        for name, key in (("accepted", "before"), ("newer", "after"))
-    ]
-    found += [(name, text) for name, text in spans if text]
-    blind = [show(words) for words in items(read(document, "uncompared"))]
-    found += [("not compared", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
-    largest = "; ".join(_largest(document))
-    found += [("largest", f"{largest} ms (median of the runs' maxima)")] if largest else []
-    found += [("newest run", text) for text in _hints(document)]
-    return found
+def _facts(document: object) -> Iterator[tuple[str, str]]:
+    """Who accepted the baseline and what was compared."""
+    if accepted := mapping(read(document, "baseline")):
+        yield "baseline", f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
+    for name, key in (("accepted", "before"), ("newer", "after")):
+        if text := _span(read(document, "runs", key)):
+            yield name, text
+    if blind := ", ".join(map(show, items(read(document, "uncompared")))):
+        yield "not compared", f"{blind} (unmeasured on one side)"
+    largest = []
+    for metric, pair in mapping(read(document, "largest")).items():
+        ends = [milliseconds(end) for end in map(number, items(pair)) if end is not None]
+        largest.append(f"{METRICS.get(metric, metric)} {' -> '.join(ends)}")
+    if largest:
+        yield "largest", f"{'; '.join(largest)} ms (median of the runs' maxima)"
+    for metric, hint in mapping(read(document, "hint")).items():
+        if read(hint, "inside") is False:
+            value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
+            predicted = f"the baseline predicts {milliseconds(low)} to {milliseconds(high)} (99 %)"
+            name = METRICS.get(metric, metric)
+            yield "newest run", f"{name} {milliseconds(value)} ms, {predicted}"
 
 
 def _span(span: object) -> str:
@@ -139,34 +114,14 @@ def _span(span: object) -> str:
     if not count:
         return ""
     first, last = (show(read(span, key))[:16].replace("T", " ") for key in ("first", "last"))
-    text = f"{count:g} runs, {first} to {last}"
     few = days is not None and days < DAYS
     alone = f"; that days differ by {ASSUMED:.0%} is assumed" if few else ""
-    return f"{text}, {days or 0:g} day{'' if days == 1 else 's'}{alone}"
-
-
-def _largest(document: object) -> Iterator[str]:
-    for metric, pair in mapping(read(document, "largest")).items():
-        ends = [milliseconds(end) for end in map(number, items(pair)) if end is not None]
-        yield f"{METRICS.get(metric, metric)} {' -> '.join(ends)}"
-
-
-def _hints(document: object) -> Iterator[str]:
-    """Where the newest run alone lies outside of what the baseline predicts."""
-    for metric, hint in mapping(read(document, "hint")).items():
-        if read(hint, "inside") is False:
-            value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
-            figures = f"{milliseconds(low)} to {milliseconds(high)}"
-            name = METRICS.get(metric, metric)
-            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (99 %)"
-
-
-def metric_rows(document: object) -> list[list[str]]:
-    """One row a metric: both medians of run medians, their spread, the change."""
-    return [_row(metric) for metric in items(read(document, "metrics"))]
+    runs = f"{count:g} run{'' if count == 1 else 's'}"
+    return f"{runs}, {first} to {last}, {days or 0:g} day{'' if days == 1 else 's'}{alone}"
 
 
 def _row(metric: object) -> list[str]:
+    """Both medians of run medians, their spread, the change."""
     name = show(read(metric, "metric"))
     ends = [number(end) for end in items(read(metric, "interval"))]
     interval = " to ".join(change(name, end) for end in ends if end is not None)
@@ -190,46 +145,49 @@ def _group(group: object, name: str) -> list[str]:
     return [milliseconds(middle), spread, f"{cv * 100:.1f} %"]
 
 
-def changes(document: object) -> list[str]:
-    """What differs between the run conditions; a regression is reported even when nothing does."""
-    found = [show(read(change, "text")) for change in items(read(document, "changed"))]
-    if not found and items(read(document, "slower")):
-        return ["nothing that the run conditions show"]
-    return found
+def history_of(host: object) -> History:
+    """The section "against the record" of a HostRecord."""
+    found = history(read(host, "record"))
+    return found if "record" in mapping(host) else replace(found, why=_NOTHING)
 
 
-def diagnoses(document: object) -> list[tuple[str, str]]:
-    """What fired, as (symptom, evidence, cause and the one change in words)."""
-    return [
-        (show(read(entry, "symptom")), _diagnosis(entry))
-        for entry in items(read(document, "fired"))
-    ]
-
-
-def _diagnosis(entry: object) -> str:
-    evidence = "; ".join(show(part) for part in items(read(entry, "evidence")))
-    return f"{evidence}. Cause: {show(read(entry, 'cause'))}. -> {show(read(entry, 'change'))}"
-
-
-def unlooked(document: object) -> list[tuple[str, str]]:
-    """What could not be looked at, as (symptom, why)."""
-    return [
+def diagnosis_of(host: object) -> Diagnosis:
+    """The section "diagnosis" of a HostRecord."""
+    document = read(host, "diagnosis")
+    fired = []
+    for entry in items(read(document, "fired")):
+        evidence = "; ".join(map(show, items(read(entry, "evidence"))))
+        symptom, because, todo = (show(read(entry, key)) for key in ("symptom", "cause", "change"))
+        fired.append((symptom, f"{evidence}. Cause: {because}. -> {todo}"))
+    unlooked = [
         (show(read(entry, "symptom")), show(read(entry, "why")))
         for entry in items(read(document, "unlooked"))
     ]
+    why = _NOTHING if isinstance(document, Unmeasured) else ""
+    return Diagnosis(why, fired, unlooked, len(items(read(document, "cleared"))))
 
 
-def block(host: object) -> Iterator[str]:
-    """A host's lines in the terminal: its newest runs against the record, and what is diagnosed."""
-    document = read(host, "record")
-    if not isinstance(document, Unmeasured) or mapping(host).get("record"):
-        outcome, why = headline(document)
-        yield from labelled("record", f"{WORDS.get(outcome, '')} {why}".strip())
-        slower = bool(items(read(document, "slower")))
-        yield from (line for text in changes(document) for line in labelled("", text) if slower)
-    for symptom, text in diagnoses(read(host, "diagnosis")):
-        yield from labelled("diagnosis", f"{shorten(symptom, 60)}: {text}")
-    open_: Sequence[tuple[str, str]] = unlooked(read(host, "diagnosis"))
-    if open_:
-        names = ", ".join(symptom for symptom, _ in open_)
-        yield from labelled("diagnosis", f"not compared: {names}")
+@dataclass(frozen=True, slots=True)
+class RunConditions:
+    """All that decided the figures of a run, by role; `why` is set where nothing is known."""
+
+    why: str = ""
+    summary: str = ""
+    groups: tuple[tuple[str, Pairs], ...] = ()
+
+
+def run_conditions_of(host: object) -> RunConditions:
+    """Return the run conditions in the record document of a HostRecord."""
+    document = read(host, "record", "conditions")
+    if not mapping(read(document, "fields")):
+        return RunConditions(unread(document, "it has no fields"))
+    found = {field: read(document, "fields", field.name) for field in FIELDS}
+    groups = tuple(
+        (
+            title,
+            [(f.words, show(value)) for f, value in found.items() if f.role is role],
+        )
+        for role, title in TITLES.items()
+    )
+    blind = sum(isinstance(value, Unmeasured) for value in found.values())
+    return RunConditions("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)

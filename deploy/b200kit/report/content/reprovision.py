@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from b200kit.report.document import Unmeasured, items, mapping, read, show
+from b200kit.report.document import items, mapping, read, show, unread
 from b200kit.report.html.figure import Table
 
 _HEAD = ("at", "from", "to", "action", "outcome")
+_NO_STEPS = Table(_HEAD, ())
 _LEVELS = {
     "restart-services": "restart the services",
     "reset-gpus": "reset the GPUs",
@@ -25,35 +27,34 @@ class Reprovisioned:
     """The section as text; `there` is false where the run did not reprovision the node."""
 
     there: bool
-    why: str
-    state: str
-    tone: str
-    facts: tuple[tuple[str, str], ...]
-    way: tuple[str, ...]
-    steps: Table
+    why: str = ""
+    state: str = ""
+    tone: str = "unknown"
+    facts: tuple[tuple[str, str], ...] = ()
+    way: tuple[str, ...] = ()
+    steps: Table = _NO_STEPS
 
 
 def reprovisioned_of(host: object) -> Reprovisioned:
-    """Return the reprovisioning of a HostRecord."""
+    """Return the reprovisioning of a HostRecord, with the states that it went through."""
     document = read(host, "reprovision")
     there = mapping(host).get("reprovision") is not None
-    if isinstance(document, Unmeasured) or not mapping(document):
-        why = (
-            str(document)
-            if isinstance(document, Unmeasured)
-            else "unmeasured: nothing was recorded"
-        )
-        return Reprovisioned(there, why, "", "unknown", (), (), Table(_HEAD, ()))
+    if not mapping(document):
+        return Reprovisioned(there, unread(document, "nothing was recorded"))
     state = show(read(document, "state"))
-    history = items(read(document, "history"))
-    rows = tuple(tuple(_cell(entry, key) for key in _HEAD) for entry in history)
+    rows = tuple(
+        tuple(
+            show(read(entry, key)) if mapping(entry).get(key) is not None else "-" for key in _HEAD
+        )
+        for entry in items(read(document, "history"))
+    )
+    way = [*(row[1] for row in rows[:1]), *(row[2] for row in rows)]
     return Reprovisioned(
         there=True,
-        why="",
         state=state,
         tone=_TONES.get(state, "unknown"),
         facts=tuple(_facts(document)),
-        way=_way(rows),
+        way=tuple(name for name, _ in groupby(way)),
         steps=Table(_HEAD, rows),
     )
 
@@ -65,44 +66,20 @@ def _facts(document: object) -> Iterator[tuple[str, str]]:
         yield "it ended", show(read(change, "outcome"))
         yield "why", show(read(change, "failed"), absent="nothing was wrong with it")
     else:
-        yield from _repair(document)
-    quarantine = read(document, "quarantine")
-    if mapping(quarantine):
+        level = show(read(document, "level"), absent="none was needed")
+        yield "repair", _LEVELS.get(level, level)
+        yield "why", show(read(document, "why"), absent="nothing blocks it")
+        yield "parts to replace", show(read(document, "parts"), absent="none named")
+        yield "evidence", show(read(document, "evidence"), absent="none was collected")
+    if mapping(quarantine := read(document, "quarantine")):
         who, when, why = (show(read(quarantine, key)) for key in ("who", "when", "why"))
         yield "quarantine", f"since {when} by {who}: {why}"
-
-
-def _repair(document: object) -> Iterator[tuple[str, str]]:
-    level = show(read(document, "level"), absent="none was needed")
-    parts = read(document, "parts")
-    names = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
-    yield "repair", _LEVELS.get(level, level)
-    yield "why", show(read(document, "why"), absent="nothing blocks it")
-    yield "parts to replace", names or "none named"
-    yield "evidence", show(read(document, "evidence"), absent="none was collected")
-
-
-def _way(rows: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """Return the states that the node went through, each once in a row."""
-    found = [rows[0][1]] if rows else []
-    for row in rows:
-        if row[2] != found[-1]:
-            found.append(row[2])
-    return tuple(found)
-
-
-def _cell(entry: object, key: str) -> str:
-    value = read(entry, key)
-    if value is None or key not in mapping(entry):
-        return "-"
-    return show(value)
 
 
 def line(host: object) -> str:
     """Return the reprovisioning in one line for a terminal, or nothing."""
     found = reprovisioned_of(host)
-    if not found.there:
-        return ""
     facts = dict(found.facts)
-    what = facts.get("change") or facts.get("repair")
-    return found.why or f"{found.state}: {what}; {facts['why']}"
+    if found.why or not found.there:
+        return found.why if found.there else ""
+    return f"{found.state}: {facts.get('change') or facts.get('repair')}; {facts['why']}"

@@ -1,24 +1,27 @@
 """A node's GPUs and connections from its observation, in the colours of its verdict. Pure.
 
-Pure, and tolerant of any JSON: what was not judged is unknown, never good. Where NVML is silent,
+It is tolerant of any JSON: what was not judged is unknown, never good. Where NVML is silent,
 the PCI tree says which GPUs there are.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+from b200kit.node.checks.judge import judge
 from b200kit.node.checks.nvlink.fabric import STATES
 from b200kit.node.checks.nvlink.p2p import pair_name
 from b200kit.node.checks.pcie.bridges import generation as generation_of
 from b200kit.node.checks.pcie.bus import Bridge
 from b200kit.node.state.plausible import plausible
+from b200kit.node.state.verdict import Status, Verdict
 from b200kit.node.state.view import GpuView, StateView, Unread, View
-from b200kit.report.content import tones
 from b200kit.report.content.graph import (
     BAD,
+    GOOD,
     UNKNOWN,
     Fabric,
     Gpu,
@@ -30,14 +33,55 @@ from b200kit.report.content.graph import (
     Topology,
     worst,
 )
-from b200kit.report.content.tones import Tones, tones_of
 from b200kit.report.document import clean
 
+LINKS = (
+    "nvlink.links", "nvlink.speed", "nvlink.version", "nvlink.remote", "nvlink.ber",
+    "nvlink.errors", "nvlink.recovery",
+)  # fmt: skip
+FABRIC = ("fabric.state", "fabric.status", "fabric.health", "fabric.mask")
+LANE = ("pcie.width", "pcie.max-width", "pcie.generation", "pcie.bus")
+PATH = ("pcie.path",)
+NUMA = ("numa.gpu",)
+COUNT = ("identity.pci-count", "identity.nvml-count")
+PEERS = ("p2p.nvlink", "p2p.read", "p2p.write")
+_NONE = Verdict()
 MOST_GPUS = 16
 """Of more, the further ones have no pairs: the graph has one for each ordered pair."""
 
 
-def topology(state: object, expectation: object, verdict: object = None) -> Topology:
+class Tones:
+    """What a verdict says of each part, by the checks that are about it, and nothing else.
+
+    A check that does not apply to the hardware finds nothing wrong; one that nobody ran leaves its
+    connections unknown.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        tones = {Status.PASS: GOOD, Status.FAIL: BAD}
+        self._found: dict[str, list[tuple[str, set[str]]]] = defaultdict(list)
+        for check in verdict.not_applicable:
+            self._found[check].append((GOOD, set()))
+        for finding in verdict.findings:
+            tone = tones.get(finding.status, UNKNOWN)
+            self._found[finding.check].append((tone, {finding.subject, *finding.subjects}))
+
+    def of(self, checks: tuple[str, ...], *names: str) -> str:
+        """The tone of a part by its names; unknown where none of the checks was run."""
+        found = [entry for check in checks for entry in self._found.get(check, ())]
+        # What is of the node and names no part is of each.
+        mine = (about == {"node"} or about & {*names} for _, about in found)
+        return worst(
+            *(tone if is_mine else GOOD for (tone, _), is_mine in zip(found, mine, strict=True))
+        )
+
+
+def tones_of(state: object, expectation: object, verdict: Verdict) -> Tones:
+    """By the verdict of a record; where it has none, by what the judgement says of its state."""
+    return Tones(verdict if verdict.findings else judge(expectation, state))
+
+
+def topology(state: object, expectation: object, verdict: Verdict = _NONE) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
     view = StateView(plausible(state))
     nics, colours = view.known_items("pci", "nics"), tones_of(state, expectation, verdict)
@@ -53,7 +97,7 @@ def topology(state: object, expectation: object, verdict: object = None) -> Topo
 
 def outline(state: object, expectation: object) -> Topology:
     """The graph without NICs, pairs and colours, of a state as `plausible` returned it."""
-    return _graph(Seen(StateView(state), View(expectation), Tones(None)))
+    return _graph(Seen(StateView(state), View(expectation), Tones(_NONE)))
 
 
 @dataclass(frozen=True)
@@ -80,7 +124,7 @@ def _graph(seen: Seen) -> Topology:
         pairs={},
         expected=seen.expected.known(int, "gpu_count"),
         why=_why(seen.view, list, "gpus"),
-        count_tone=seen.tones.of(tones.COUNT, "node"),
+        count_tone=seen.tones.of(COUNT, "node"),
     )
 
 
@@ -147,7 +191,7 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen
         module=gpu.known(int, "module_id"),
         address=address,
         numa=numa,
-        numa_tone=seen.tones.of(tones.NUMA, *names),
+        numa_tone=seen.tones.of(NUMA, *names),
         links=_links(gpu, position is not None, seen),
         fabric=_fabric(gpu, position is not None, seen),
         lanes=(*lanes, _own_lane(address, names, gpu, pci, seen)),
@@ -186,7 +230,7 @@ def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
             for key, check in others.items()
             if seen.tones.of((check,), gpu.subject) == BAD
         ),
-        tone=seen.tones.of(tones.FABRIC, gpu.subject) if listed else UNKNOWN,
+        tone=seen.tones.of(FABRIC, gpu.subject) if listed else UNKNOWN,
     )
 
 
@@ -202,7 +246,7 @@ def _numa(device: View, single: bool = False) -> int | None:
 
 
 def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
-    tone = seen.tones.of(tones.LINKS, gpu.subject) if listed else UNKNOWN
+    tone = seen.tones.of(LINKS, gpu.subject) if listed else UNKNOWN
     expected = seen.figure("nvlink.links")
     if gpu.known(list, "links") is None:
         return Links(None, expected, (), (), (), tone)
@@ -229,7 +273,7 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
 
 def _lane(bridge: View, seen: Seen) -> Lane:
     """The link of a bridge."""
-    tone = seen.tones.of(tones.PATH, Bridge(bridge, beside_gpu=False).subject)
+    tone = seen.tones.of(PATH, Bridge(bridge, beside_gpu=False).subject)
     return Lane(_address(bridge), bridge.known(int, "current_link_width"), _newest(bridge), tone)
 
 
@@ -246,7 +290,7 @@ def _own_lane(address: str, names: tuple[str, ...], gpu: GpuView, pci: View, see
         address,
         min((w for w in widths if w is not None), default=None),
         min((g for g in generations if g is not None), default=None),
-        UNKNOWN if pci.known(dict) is None else seen.tones.of(tones.LANE, *names),
+        UNKNOWN if pci.known(dict) is None else seen.tones.of(LANE, *names),
     )
 
 
@@ -288,7 +332,7 @@ def _pair(seen: Seen, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     counts = [links.up for links in ends if links.up is not None]
     peers = UNKNOWN
     if a < len(listed) and b < len(listed):
-        peers = seen.tones.of(tones.PEERS, pair_name(listed[a].subject, listed[b].subject))
+        peers = seen.tones.of(PEERS, pair_name(listed[a].subject, listed[b].subject))
     tone = worst(peers, *(links.tone for links in ends))
     if 0 in counts:
         return Pair("NV0", tone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from b200kit.report.document import (
@@ -100,20 +100,35 @@ def tuning_of(host: object) -> Tuning:
     if isinstance(document, Unmeasured) or not mapping(document):
         return Tuning(str(document) if isinstance(document, Unmeasured) else "none")
     names = _Names(document)
-    cells = tuple(_cell(entry, names) for entry in items(read(document, "cells")))
+    entries = items(read(document, "cells"))
+    cells = tuple(_cell(entry, names) for entry in entries)
     chosen = read(document, "chosen")
     layout = read(chosen, "layout")
+    # Where none says whether its figures are a stand-in's, the smoke test decides.
+    said = [read(document, "stand_in")]
+    said += [read(entry, "ours", "conditions", "stand_in") for entry in entries]
+    known = [answer for answer in said if isinstance(answer, bool)]
+    states = Counter(cell.status for cell in cells)
+    facts = [
+        ("chosen layout", names.of(layout) if mapping(layout) else show(layout)),
+        ("why", show(read(chosen, "why"))),
+        ("cells", ", ".join(f"{count} {status}" for status, count in states.items()) or "none"),
+    ]
+    facts += [
+        (f"not tried: {show(read(entry, 'name'))}", show(read(entry, "why")))
+        for entry in items(read(document, "refused"))
+    ]
     return Tuning(
         why="",
         goal=show(read(document, "goal")),
         chosen=names.of(layout) if mapping(layout) else "",
-        facts=tuple(_facts(document, names, cells)),
+        facts=tuple(facts),
         evidence=tuple(_evidence(entry, names) for entry in items(read(chosen, "evidence"))),
         layouts=tuple(dict.fromkeys(cell.layout for cell in cells)),
         workloads=tuple(dict.fromkeys(cell.workload for cell in cells)),
         cells=cells,
         knees=tuple(_knee(entry, names) for entry in items(read(document, "knees"))),
-        stand_in=_stand_in(document, host),
+        stand_in=any(known or [read(host, "smoke", "conditions", "stand_in") is True]),
     )
 
 
@@ -127,9 +142,9 @@ class _Names:
         self._found: dict[str, dict[str, None]] = {}
         for entry in items(read(document, "cells")):
             layout = read(entry, "layout")
-            named = mapping(layout).get("name")
+            named = show(mapping(layout).get("name") or "")
             known = self._found.setdefault(_in_short(layout), {})
-            known.update(dict.fromkeys(filter(None, show(named or "").split("/"))))
+            known.update(dict.fromkeys(filter(None, named.split("/"))))
 
     def of(self, layout: object) -> str:
         """Return ``TP2 x 4, 2048 tokens, 8 seqs (configured/B)``."""
@@ -142,16 +157,15 @@ def _in_short(layout: object) -> str:
     known = mapping(layout)
     if not known:
         return show(layout)
-    width, spread = (show(known.get(k, "?")) for k in ("tensor_parallel", "data_parallel"))
-    ways = f"TP{width}" + (f"+DP{spread}" if spread not in ("?", "1") else "")
-    parts = [
-        f"{ways}{'+EP' if known.get('expert_parallel') is True else ''} x "
-        f"{show(known.get('replicas', '?'))}",
-        f"{show(known.get('max_num_batched_tokens', '?'))} tokens",
-        f"{show(known.get('max_num_seqs', '?'))} seqs",
-        *(f"{key} {show(value)}" for key, value in known.items() if key not in _NAMED),
-    ]
-    return ", ".join(parts)
+    said = {key: show(known.get(key, "?")) for key in sorted(_NAMED)}
+    spread = said["data_parallel"]
+    ways = f"TP{said['tensor_parallel']}" + (f"+DP{spread}" if spread not in ("?", "1") else "")
+    ways += "+EP" if known.get("expert_parallel") is True else ""
+    more = (f"{key} {show(value)}" for key, value in known.items() if key not in _NAMED)
+    return ", ".join([
+        f"{ways} x {said['replicas']}", f"{said['max_num_batched_tokens']} tokens",
+        f"{said['max_num_seqs']} seqs", *more,
+    ])  # fmt: skip
 
 
 def _cell(entry: object, names: _Names) -> Cell:
@@ -188,27 +202,6 @@ def _evidence(entry: object, names: _Names) -> str:
     return f"{names.of(entry['layout'])}: {words}" if mapping(entry.get("layout")) else words
 
 
-def _facts(document: object, names: _Names, cells: tuple[Cell, ...]) -> Iterator[tuple[str, str]]:
-    chosen = read(document, "chosen")
-    layout = read(chosen, "layout")
-    yield "chosen layout", names.of(layout) if mapping(layout) else show(layout)
-    yield "why", show(read(chosen, "why"))
-    states = Counter(cell.status for cell in cells)
-    yield "cells", ", ".join(f"{count} {status}" for status, count in states.items()) or "none"
-    for entry in items(read(document, "refused")):
-        yield f"not tried: {show(read(entry, 'name'))}", show(read(entry, "why"))
-
-
-def _stand_in(document: object, host: object) -> bool:
-    """Say whether any figure is a stand-in's; where none says so, the smoke test decides."""
-    answers = [
-        read(document, "stand_in"),
-        *(read(c, "ours", "conditions", "stand_in") for c in items(read(document, "cells"))),
-    ]
-    known = [value for value in answers if isinstance(value, bool)]
-    return any(known or [read(host, "smoke", "conditions", "stand_in") is True])
-
-
 _HEAD = ("layout", "workload", "rate", "status", "goodput", "of the rate", "TTFT P50", "TTFT P95",
          "TPOT P50", "TPOT P95", "bench: TTFT P50", "bench: TPOT P50")  # fmt: skip
 _TIMES = ("p50_ttft_ms", "p95_ttft_ms", "p50_tpot_ms", "p95_tpot_ms")
@@ -216,19 +209,28 @@ _TIMES = ("p50_ttft_ms", "p95_ttft_ms", "p50_tpot_ms", "p95_tpot_ms")
 
 def all_cells(tuning: Tuning) -> Table:
     """Return every cell in figures: our client's, then those of ``vllm bench serve``."""
-    rows = [
-        (c.layout, c.workload, c.rate_said, _status(tuning, c), *_goodput(c),
-         *(milliseconds(c.figure(key)) for key in _TIMES), *_bench(c))
-        for c in tuning.cells
-    ]  # fmt: skip
+    rows = []
+    for cell in tuning.cells:
+        knee, good = tuning.knee(cell.layout, cell.workload), cell.figure("request_goodput")
+        status = f"{cell.status}: {cell.why}" if cell.why else cell.status
+        if knee and knee.rate is not None and knee.rate == cell.rate:
+            status = f"{cell.status}, the knee"
+        share = "-" if good is None or not cell.rate else f"{100 * good / cell.rate:.0f} %"
+        times = [milliseconds(cell.figure(key)) for key in _TIMES]
+        # Its versions use either of the names.
+        bench = [
+            milliseconds(_first(read(cell.bench, f"{p}_{metric}_ms") for p in ("p50", "median")))
+            for metric in ("ttft", "tpot")
+        ]
+        if isinstance(cell.bench, Unmeasured):
+            bench = [str(cell.bench), "-"]
+        place = (cell.layout, cell.workload, cell.rate_said, status)
+        rows.append((*place, _rate(good), share, *times, *bench))
     return Table(_HEAD, tuple(rows), f"{len(rows)} cells in figures (requests/s and ms)")
 
 
-def _status(tuning: Tuning, cell: Cell) -> str:
-    knee = tuning.knee(cell.layout, cell.workload)
-    if knee and knee.rate is not None and knee.rate == cell.rate:
-        return f"{cell.status}, the knee"
-    return f"{cell.status}: {cell.why}" if cell.why else cell.status
+def _first(values: Iterable[object]) -> float | None:
+    return next((found for found in map(number, values) if found is not None), None)
 
 
 def all_knees(tuning: Tuning) -> Table:
@@ -244,23 +246,6 @@ def all_knees(tuning: Tuning) -> Table:
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _goodput(cell: Cell) -> tuple[str, str]:
-    good = cell.figure("request_goodput")
-    share = "-" if good is None or not cell.rate else f"{100 * good / cell.rate:.0f} %"
-    return _rate(good), share
-
-
-def _bench(cell: Cell) -> Iterator[str]:
-    """Yield its medians, under either of the names that its versions use."""
-    if isinstance(cell.bench, Unmeasured):
-        yield from (str(cell.bench), "-")
-        return
-    for metric in ("ttft", "tpot"):
-        keys = (f"p50_{metric}_ms", f"median_{metric}_ms")
-        found = [number(read(cell.bench, key)) for key in keys]
-        yield milliseconds(next((value for value in found if value is not None), None))
 
 
 def whole(value: float) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from markupsafe import Markup
 
 from b200kit.node.lib import timestamp
-from b200kit.report.content.now import words
+from b200kit.report.content.now import fleet as words
 from b200kit.report.content.now.fleet import FleetNow, Row
 from b200kit.report.content.now.node import NodeNow
 from b200kit.report.html.templates import template
@@ -32,13 +32,13 @@ def page(fleet: FleetNow) -> str:
     script, digest = _script()
     text = template("report/fleet.html.j2").render(
         fleet=fleet,
-        figures=words.figures(fleet),
+        figures=list(words.figures(fleet)),
         made=words.made(fleet),
         made_s=int(fleet.at),
         refresh_s=max(2, round(fleet.every_s)) if fleet.every_s else 0,
         late_s=max(15, round(_LATE * fleet.every_s)),
         rows=[_row(row) for row in fleet.rows],
-        sound=(words.sound(fleet), hostlist(fleet.sound)) if fleet.sound else None,
+        sound=(words.all_sound(fleet), hostlist(fleet.sound)) if fleet.sound else None,
         nodes=[_node(node) for node in fleet.nodes],
         named=len(fleet.nodes) <= NAMED,
         script=script,
@@ -49,7 +49,7 @@ def page(fleet: FleetNow) -> str:
 
 def _row(row: Row) -> dict[str, object]:
     """Nodes of which the same is to be said: each point with its time, and what to do about it."""
-    points = [(words.point(one, one.when), todo) for one, todo in words.once_each(row.points)]
+    points = [(words.told(one, one.when), todo) for one, todo in words.once_each(row.points)]
     return {"names": hostlist(row.names), "of": row, "points": points}
 
 

@@ -1,1 +1,1 @@
-"""The report as text of 100 columns."""
+"""The report as text, as wide as the terminal."""

@@ -1,28 +1,45 @@
-"""The run as a person reads it in a terminal: one block a host, 100 columns, colour optional."""
+"""The run as a person reads it in a terminal: a line or a block a node, then the totals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from b200kit.node.lib import cpulist
 from b200kit.node.lib.redact import redact
-from b200kit.report.content.alike import MOST, whole
-from b200kit.report.content.proof import freshness
-from b200kit.report.document import clean
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.records.expected import WITHOUT_DEPLOYMENT
+from b200kit.report.content import facts, reprovision, run, tuning
+from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, conditions_line, latency_of
+from b200kit.report.content.machine import machine_of
+from b200kit.report.content.nodes import MOST, Alike, freshness, good_alike, not_good_alike, whole
+from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
+from b200kit.report.document import clean, counted, read, show
 from b200kit.report.names import run_name
-from b200kit.report.outcome import exit_code, failed_hosts, is_check, is_good, ranked, totals
+from b200kit.report.outcome import (
+    exit_code,
+    failed_hosts,
+    is_check,
+    is_good,
+    outcome_of,
+    ranked,
+    totals,
+)
 from b200kit.report.shown import shown
-from b200kit.report.terminal.check_block import check_lines
-from b200kit.report.terminal.deploy_block import block
-from b200kit.report.terminal.lines import WIDTH, shorten, wrap
-from b200kit.report.terminal.many import brief, folded
+from b200kit.report.terminal import records
+from b200kit.report.terminal.lines import COLUMN, Lines, shorten
+from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
+from b200kit.run.console import PAPER
 
 _MOST_BLOCKS = 8
 """Good nodes of a deploy above which they are folded; a check has a line of each up to MOST."""
+_SHOWN_VERSIONS = {"driver", "CUDA", "fabric manager", "engine"}
+_LABEL = 9
 
 
 def lines(
     record: object,
     *,
+    width: int = PAPER,
     colour: bool = False,
     report: str | None = None,
     secrets: Iterable[str] = (),
@@ -38,44 +55,201 @@ def lines(
     Any JSON value is accepted.
     """
     known = tuple(secrets)
-    return shown(
-        record, lambda found: _lines(redact(found, known), colour, report, all_whole, matrix)
-    )
+
+    def view(found: object) -> list[str]:
+        page = Lines(width, colour)
+        _run(page, redact(found, known), report, all_whole, matrix)
+        return page.found
+
+    return shown(record, view)
 
 
-def _lines(
-    record: object, colour: bool, report: str | None, all_whole: bool, matrix: bool
-) -> list[str]:
+def _run(page: Lines, record: object, report: str | None, all_whole: bool, matrix: bool) -> None:
     hosts, check = ranked(record), is_check(record)
     good = {name: host for name, host in hosts.items() if is_good(host)}
     bad = {name: host for name, host in hosts.items() if name not in good}
     many = len(hosts) > MOST or len(good) > (MOST if check else _MOST_BLOCKS)
     fold = many and not all_whole
     chosen = hosts if all_whole else whole(hosts)
-    listed = [name for name in chosen if name in bad or not fold]
-    name_width = min(max((len(clean(name)) for name in listed), default=0), 30)
-    found: list[str] = []
-    for name in listed:
-        label, host = shorten(clean(name), name_width).ljust(name_width), hosts[name]
-        found += (
-            check_lines(label, host, colour, matrix=matrix) if check else block(label, host, colour)
-        )
-    found += brief({name: host for name, host in bad.items() if name not in listed}, colour)
-    found += folded(good, colour) if fold else ()
+    listed = {clean(name): hosts[name] for name in chosen if name in bad or not fold}
+    columns = min(max(map(len, listed), default=0), page.names)
+    for name, host in listed.items():
+        label = shorten(name, columns).ljust(columns)
+        check_lines(page, label, host, matrix=matrix) if check else _deployed(page, label, host)
+    for alike in not_good_alike({name: host for name, host in bad.items() if name not in chosen}):
+        _alike(page, alike)
+        page.action(2, alike.action)
+        page.hang("  serving  ", text=alike.serving)
+        page.line("")
+    for alike in good_alike(good) if fold else ():
+        _alike(page, alike)
+        for figure in alike.figures:
+            page.hang("  ", text=figure)
+    if page.found and page.found[-1]:
+        page.line("")
     where = f"reports/{run_name(record)}/report.html" if report is None else report
-    return [*found, *([""] if found and found[-1] else []), *_last_lines(record, where)]
-
-
-def _last_lines(record: object, report: str) -> Iterator[str]:
     code = f"exit {exit_code(record)}"
-    fresh = freshness(record)
-    together = "      ".join(filter(None, (totals(record), fresh, clean(report), code)))
-    if len(together) <= WIDTH:
-        yield together
+    last = [text for text in (totals(record), freshness(record), clean(where), code) if text]
+    together = "      ".join(last)
+    for text in [together] if len(together) <= page.width else last:
+        page.hang("", text=text)
+    if where and failed_hosts(record):
+        folder = clean(where).rpartition("/")[0] or "."
+        page.hang("", text=f"those not ready, for --limit: {folder}/failed.txt")
+
+
+def _alike(page: Lines, alike: Alike) -> None:
+    page.head(counted(alike.count, "node"), alike.outcome, alike.text)
+    page.hang("  ", text=alike.names)
+
+
+def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -> None:
+    """Add a judged host: one line if fit, what blocks it if not; its `matrix` on request.
+
+    Where the GPUs' connections are at fault, or were not all read, their matrix follows.
+    """
+    verdict, outcome, indent = verdict_of(host), outcome_of(host), len(name) + 2
+    passed = [f for f in verdict.findings if f.status is Status.PASS]
+    if is_good(host):
+        notes = [f.summary for f in passed if f.action is Action.MONITOR]
+        ready = outcome.word == "ready"
+        short = [f"{len(passed)} checks", *notes] if ready else facts.facts_in_short(host)
+        room = page.width - len(name) - max(len(outcome.label), 7) - 4
+        in_one = "  ".join(short)
+        fits = len(in_one) <= room
+        page.head(
+            name, outcome, in_one if fits else "; ".join(short), run.took(host) if fits else ""
+        )
+        _findings(page, host, indent)
     else:
-        yield from wrap("", totals(record))
-        yield from wrap("", fresh) if fresh else ()
-        yield from filter(None, (clean(report), code))
-    if report and failed_hosts(record):
-        folder = clean(report).rpartition("/")[0] or "."
-        yield from wrap("", f"those not ready, for --limit: {folder}/failed.txt")
+        _first(page, name, host)
+    without = list(verdict.not_applicable.values()).count(WITHOUT_DEPLOYMENT)
+    if without:
+        hardware = show(read(host, "expectation", "hardware", "name"))
+        text = f"{len(passed)} passed; {counted(without, 'check')} {WITHOUT_DEPLOYMENT}"
+        page.hang(" " * indent, text=f"as {hardware}: {text}")
+    judged = outcome.word not in ("ready", "not ready") and not is_good(host)
+    if facts.observed(host) and (matrix or judged):
+        graph = machine_of(host).graph
+        if matrix or topology_is_in_doubt(graph):
+            topology_lines(page, graph)
+
+
+def _first(page: Lines, name: str, host: object) -> None:
+    """What is wrong, below it what to do, who serves, and then all that was found."""
+    first, indent = first_of(host), min(len(name) + 2, page.names)
+    page.head(name, outcome_of(host), first.cause)
+    page.action(indent + _LABEL, first.action)
+    page.hang(f"{' ' * indent}{'serving':<{_LABEL}}", text=first.serving)
+    _findings(page, host, indent, above=first.finding)
+
+
+def _findings(page: Lines, host: object, indent: int, above: Finding | None = None) -> None:
+    """What did not pass: status, finding, what to do, then what is alike and the evidence.
+
+    *above* is the finding that stands above already, with its action.
+    """
+    for group in groups_of(verdict_of(host)):
+        _group(page, group, min(indent, page.names), above)
+
+
+def _group(page: Lines, group: list[Similar], indent: int, above: Finding | None) -> None:
+    head, *more = group
+    start, pad = " " * indent, " " * (indent + _LABEL)
+    unread = head.finding.status is Status.UNMEASURED
+    if head.finding != above:
+        word = "unknown" if unread else head.finding.status.value
+        page.hang(start, (word, head.tone), " " * (_LABEL - len(word)), text=head.finding.summary)
+        page.action(len(pad), head.advice)
+    rest = [head.also, *("; ".join(filter(None, (s.finding.summary, s.also))) for s in more)]
+    for place, text in enumerate(filter(None, rest)):
+        page.hang(pad if place else f"{start}{'also':<{_LABEL}}", text=text)
+    waived = head.finding.status is Status.WAIVED
+    for text in dict.fromkeys(similar.evidence for similar in group if not waived):
+        page.hang(pad, text=text)
+
+
+def _deployed(page: Lines, name: str, host: object) -> None:
+    """The block of one host of a deploy: what is wrong and what to do about it, the node, what it
+    serves and how fast; the run's own figures last.
+    """
+    outcome = outcome_of(host)
+    if is_good(host):
+        page.head(name, outcome)
+        _findings(page, host, 2)
+    else:
+        _first(page, name, host)
+    graph = machine_of(host).graph
+    if facts.observed(host):
+        page.facts(facts.machine(host, graph))
+        for i, line in enumerate(facts.numa_lines(host, graph)):
+            page.fact("" if i else "NUMA", line)
+        shown = [f"{name} {text}" for name, text in facts.versions(host) if name in _SHOWN_VERSIONS]
+        page.fact("versions", "; ".join(shown))
+        page.fact("gate", gate_line(host))
+    elif outcome.word not in ("unreachable", "not reached"):
+        page.fact("node", facts.NO_STATE)
+    _layout(page, host)
+    if read(host, "smoke") not in (None, {}) or outcome.word == "live":
+        _latency(page, host)
+    records.block(page, host)
+    for label, text in (("tuning", tuning.line(host)), ("repair", reprovision.line(host))):
+        if text:
+            page.fact(label, text)
+    _stages(page, host)
+    if text := run.done(host):
+        page.fact("run", text)
+    page.line("")
+
+
+def _layout(page: Lines, host: object) -> None:
+    rows = facts.layout(host)
+    if not rows:
+        return
+    above = len(page.found)
+    page.table([facts.LAYOUT, *rows], left=COLUMN, right=frozenset())
+    page.found[above] = f"{'  replicas':<{COLUMN}}{page.found[above][COLUMN:]}"
+    try:
+        shared = cpulist.repeated([row[3] for row in rows])
+    except ValueError:
+        shared = ""
+    if shared:
+        page.fact("", f"CPUs {shared} serve more than one replica: too few cores for each")
+
+
+def _latency(page: Lines, host: object) -> None:
+    latency = latency_of(host)
+    if latency.why:
+        page.fact("latency", latency.why)
+        return
+    page.fact("latency", f"smoke test: {latency.verdict}; {latency.age}")
+    for reason in latency.reasons:
+        page.fact("", reason)
+    if latency.stand_in:
+        page.hang(" " * COLUMN, (STAND_IN, "mark"), ": ", text=STAND_IN_WHY)
+    head = [f"{STAND_IN}, ms" if latency.stand_in else "ms", "P50", "P95", "P99", "max"]
+    rows = [[row.name, *row.cells, row.largest] for row in latency.rows]
+    page.table([head, *rows], left=COLUMN, right=frozenset({1, 2, 3, 4}))
+    for note in latency.notes:
+        page.fact("", note)
+    load = dict(latency.load)
+    sent = f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}"
+    page.fact("load", f"{sent}; {load['output']} out")
+    page.fact("conditions", conditions_line(read(host, "smoke")))
+
+
+def _stages(page: Lines, host: object) -> None:
+    """The stages that did something; those that found nothing to do share one line."""
+    quiet, label = [], "stages"
+    for stage in run.stages(host):
+        if stage.status in ("ok", "skipped"):
+            quiet.append(stage.name if stage.status == "ok" else f"{stage.name} (skipped)")
+            continue
+        changes = counted(len(stage.changes), "change") if stage.changes else ""
+        word = "" if stage.status == "changed" and (changes or stage.detail) else stage.status
+        text = ", ".join(filter(None, (word, changes, stage.detail)))
+        head = f"{f'  {label}':<{COLUMN}}{shorten(stage.name, 20):<10}  "
+        page.hang(head, text=text, end=stage.took)
+        label = ""
+    if quiet:
+        page.fact("unchanged", ", ".join(quiet))

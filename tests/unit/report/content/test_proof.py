@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from b200kit.report.content.in_short import in_short
-from b200kit.report.content.proof import freshness, proven
+from b200kit.report.content.nodes import freshness, in_short, proven
 from b200kit.report.terminal import page
 from tests.subtests import in_subtests
 

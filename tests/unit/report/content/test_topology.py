@@ -12,6 +12,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.report.content import facts
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Topology
 from b200kit.report.content.topology import topology
+from b200kit.report.terminal.lines import Lines
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
 from tests.subtests import in_subtests
 from tests.unit import paths, states
@@ -52,6 +53,13 @@ SINGLE: dict[str, dict[str, Any]] = {
 }
 
 
+def matrix(found: Topology, width: int = 100) -> list[str]:
+    """The lines of a terminal so wide."""
+    page = Lines(width)
+    topology_lines(page, found)
+    return page.found
+
+
 @in_subtests("name", SINGLE)
 def test_what_does_not_apply_to_the_hardware_is_not_bad(name: str) -> None:
     """A card by itself has no peer: its links and its fabric may be as they like."""
@@ -64,14 +72,14 @@ def test_what_does_not_apply_to_the_hardware_is_not_bad(name: str) -> None:
     assert judge(expectation, state).fit == "fit"
     assert (found.tone, found.gpus[0].nvlink_tone) == (GOOD, GOOD)
     assert not topology_is_in_doubt(found)
-    assert "!" not in "".join(topology_lines(found))
+    assert "!" not in "".join(matrix(found))
 
 
 def test_colours_are_those_of_the_verdict_in_the_record() -> None:
     state, expectation = states.healthy(), states.expectation()
     state["gpus"][3]["links"][7]["state"] = 0
     waiver = {"check": "nvlink.links", "owner": "o", "reason": "r", "until": "2026-12-01"}
-    verdict = judge({**expectation, "waivers": [waiver]}, state).to_json()
+    verdict = judge({**expectation, "waivers": [waiver]}, state)
     assert topology(state, expectation).gpus[3].tone == BAD
     assert topology(state, expectation, verdict).gpus[3].tone == UNKNOWN
 
@@ -240,13 +248,13 @@ def test_any_json_gives_a_graph_and_a_matrix(value: Any, key: str) -> None:
     for seen, wanted in ((state, states.expectation()), (value, value)):
         found = topology(seen, wanted)
         topology_is_in_doubt(found)
-        assert max(map(len, topology_lines(found, indent=4))) <= 100
+        assert all(max(map(len, matrix(found, width))) <= width for width in (60, 100, 140))
 
 
 def test_matrix_points_at_the_gpu_without_nvlink() -> None:
     found = topology(states.recorded("gpu2-no-nvlink"), states.expectation())
-    lines = topology_lines(found)
-    assert [line[2:6] for line in lines if line.startswith(">")] == ["GPU2", "GPU2"]
+    lines = matrix(found)
+    assert [line[4:8] for line in lines if line.startswith("  >")] == ["GPU2", "GPU2"]
     assert sum(line.count("NV0!") for line in lines) == 14
     assert not topology_is_in_doubt(graph())
     assert topology_is_in_doubt(found)

@@ -7,11 +7,22 @@ requests whose replica serves under a valid proof.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from b200kit.report.content.now.known import RANK, SERVING, STATES, Known, Planned, Point
-from b200kit.report.content.now.node import NodeNow, node_now
+from b200kit.node.lib import timestamp
+from b200kit.report.content.now.node import (
+    RANK,
+    SERVING,
+    STATES,
+    Known,
+    NodeNow,
+    Planned,
+    Point,
+    node_now,
+)
+from b200kit.report.document import counted
 from b200kit.report.outcome import Outcome
 
 _OUT = ("out", "partly out")
@@ -112,3 +123,69 @@ def _rows(nodes: Sequence[NodeNow]) -> tuple[Row, ...]:
 def _row(those: Sequence[NodeNow]) -> Row:
     oldest = max((node.points for node in those), key=lambda points: points[0].age_s)
     return Row(tuple(node.name for node in those), oldest, oldest[0].when)
+
+
+def figures(fleet: FleetNow) -> Iterator[tuple[str, str]]:
+    """The fleet's line, in parts, each with its tone or ""."""
+    count = len(fleet.nodes)
+    yield counted(count, "node"), ""
+    yield f"{fleet.gpus} GPUs" + (f" (of {count - fleet.unread} nodes)" if fleet.unread else ""), ""
+    yield f"proof freshness {freshness(fleet)}", _tone_of_proof(fleet)
+    yield f"serving {fleet.serving}", ""
+    planned, unknown = fleet.count("planned"), fleet.count("not read", "unknown")
+    for word, number, tone in (
+        ("out", fleet.out, "bad"),
+        ("expired", fleet.count("expired"), "bad"),
+        ("not proven", fleet.count("not proven"), "unknown"),
+        ("planned", planned, "idle"),
+        ("not known", unknown, "unknown"),
+    ):
+        if number or word == "out":
+            yield f"{word} {number}", tone if number else ""
+
+
+def freshness(fleet: FleetNow) -> str:
+    """Share of the GPUs that serve now whose replica is under a valid proof."""
+    proven, serving = fleet.proven
+    if not serving:
+        return "-"
+    # Never rounded up to the whole.
+    share = min(1000 * proven // serving, 999) / 10 if proven < serving else 100
+    return f"{share:g} % ({proven} of {serving} GPUs)"
+
+
+def _tone_of_proof(fleet: FleetNow) -> str:
+    proven, serving = fleet.proven
+    return "good" if serving and proven == serving else "bad" if serving else "unknown"
+
+
+def told(one: Point, when: str) -> str:
+    """A point with its time: "since 09:14:02Z (4 m 10 s): GPU 3 has 17 of 18 NVLinks up"."""
+    return f"{when}: {one.what}" if when else one.what
+
+
+def once_each(points: Sequence[Point]) -> Iterator[tuple[Point, str]]:
+    """Each point with what to do, which is said once where several ask for the same."""
+    said: set[str] = set()
+    for one in points:
+        yield one, "" if one.next in said else one.next
+        said.add(one.next)
+
+
+def all_sound(fleet: FleetNow) -> str:
+    """What is true of every sound node."""
+    names = {*fleet.sound}
+    ends = [node.proof.until for node in fleet.nodes if node.name in names and node.proof.until]
+    until = f", the first until {timestamp.text(min(ends))[11:]}" if ends else ""
+    return f"every replica gets requests, under a valid proof{until}"
+
+
+def as_read(fleet: FleetNow) -> str:
+    """When this was read, and when the next time is."""
+    again = f", renewed every {fleet.every_s:g} s" if fleet.every_s else ""
+    return f"as read at {made(fleet)}{again}"
+
+
+def made(fleet: FleetNow) -> str:
+    """The time of it: "2026-11-25 13:00:00Z"."""
+    return timestamp.text(datetime.fromtimestamp(fleet.at, timestamp.UTC)).replace("T", " ")

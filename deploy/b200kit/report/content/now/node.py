@@ -1,47 +1,202 @@
 """One node as it stands now, by its last answer: what serves, and what a person should know. Pure.
 
 What could not be read is never taken for sound: a node that does not answer serves nothing that
-anybody knows of, however sound it was when it last did.
+anybody knows of, however sound it was when it last did. The proof is read as it lies there; who
+must rely on it verifies its signature (`b200 proof verify`). A proof of another boot or of another
+node is none, whatever it says of itself. Times are compared by the node's own clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from b200kit.node.lib import timestamp
-from b200kit.node.state import advice, quarantine
-from b200kit.report.content.now import faults
-from b200kit.report.content.now.faults import Entry
-from b200kit.report.content.now.known import (
-    RANK,
-    SCHEMA,
-    SERVING,
-    STATES,
-    Clock,
-    Known,
-    Planned,
-    Point,
-    day_and_time,
-)  # fmt: skip
-from b200kit.report.content.now.proof import (
-    EXPIRED,
-    EXPIRING,
-    NONE,
-    UNKNOWN,
-    ProofNow,
-    proof_now,
-)  # fmt: skip
-from b200kit.report.document import Unmeasured, clean, duration, integer, items, mapping, read, show
+from b200kit.node.state import advice, quarantine, watch, watchdog
+from b200kit.node.state.watch import Fault
+from b200kit.node.state.watchdog import Standing
+from b200kit.report.document import (
+    Unmeasured,
+    clean,
+    duration,
+    integer,
+    items,
+    mapping,
+    number,
+    read,
+    show,
+)
 from b200kit.report.outcome import Outcome
 
+Entry = dict[str, object]
+"""A replica in a standing document."""
+SCHEMA = "b200kit/standing/1"
+_STATES = (
+    Outcome("out", "OUT", "bad"),
+    Outcome("partly out", "PARTLY OUT", "bad"),
+    Outcome("expired", "EXPIRED", "bad"),
+    Outcome("fault", "FAULT", "bad"),
+    Outcome("not read", "NOT READ", "unknown"),
+    Outcome("unknown", "UNKNOWN", "unknown"),
+    Outcome("not proven", "NOT PROVEN", "unknown"),
+    Outcome("planned", "PLANNED", "idle"),
+    Outcome("member", "MEMBER", "idle"),
+    Outcome("expiring", "EXPIRING", "waived"),
+)
+STATES = {state.word: state for state in _STATES}
+"""What a node may be besides serving, that which most needs a person first."""
+RANK = {state.word: place for place, state in enumerate(_STATES)}
+SERVING = Outcome("serving", "serving", "good")
+PROOF_SCHEMA = "b200kit/proof/1"
+VALID, EXPIRING, EXPIRED, NONE, UNKNOWN = "valid", "expiring", "expired", "none", "unknown"
 _OF_PROOF = {
     EXPIRED: "expired", NONE: "not proven", UNKNOWN: "unknown",
     EXPIRING: "expiring",
 }  # fmt: skip
 _MOST_GPUS = 64
 """Of a replica; a node that says more does not count for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a node: its last answer and when that came, in seconds since 1970.
+
+    *why*: why the last question brought none; "" where it did. *since*: when it was first asked.
+    """
+
+    standing: object = None
+    read_at: float | None = None
+    why: str = ""
+    since: float = 0.0
+    look_age_max_s: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the transactions say of a node that somebody works on; *change*: it is no repair."""
+
+    text: str
+    change: bool = False
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One thing to know of a node: a word of STATES, what it is, when, and what is next.
+
+    *when* is a text of its own, so that nodes that are alike but for it are shown together, and
+    *age_s* puts the oldest first.
+    """
+
+    state: str
+    what: str
+    next: str = ""
+    when: str = field(default="", compare=False)
+    age_s: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The node's clocks at its answer, and the seconds that passed since."""
+
+    at: datetime | None
+    boot_s: float | None
+    passed_s: float
+
+    @classmethod
+    def of(cls, known: Known, now: float) -> Clock:
+        """Of an answer that is so old at *now*."""
+        return cls(
+            moment(read(known.standing, "at")),
+            number(read(known.standing, "boot_s")),
+            max(0.0, now - (known.read_at or now)),
+        )
+
+    def age_s(self, stamp: object) -> float | None:
+        """Seconds since a time of the node's own clock."""
+        then = moment(stamp)
+        if then is None or self.at is None:
+            return None
+        return (self.at - then).total_seconds() + self.passed_s
+
+    def since(self, stamp: object) -> tuple[str, float]:
+        """ "since 09:14:02Z (4 m 10 s)", and the seconds; nothing where that is not known."""
+        age, then = self.age_s(stamp), moment(stamp)
+        if age is None or then is None:
+            return "", 0.0
+        return f"since {day_and_time(then, age)} ({duration(max(0.0, age))})", age
+
+
+def day_and_time(then: datetime, age_s: float) -> str:
+    """A time in UTC, with its day where that is long ago."""
+    text = timestamp.text(then)
+    return text.replace("T", " ") if abs(age_s) > 12 * 3600 else text[11:]
+
+
+@dataclass(frozen=True, slots=True)
+class ProofNow:
+    """*state* is one of the words above, *why* what is the matter with it, *until* when it ends.
+
+    *replicas*: those that it is about, by index.
+    """
+
+    state: str
+    why: str = ""
+    until: datetime | None = None
+    replicas: frozenset[int] = frozenset()
+
+    @property
+    def holds(self) -> bool:
+        """Whether what serves under it is proven."""
+        return self.state in (VALID, EXPIRING)
+
+
+def proof_now(standing: object, name: str) -> ProofNow:
+    """The proof in a node's standing document; *name* is what the inventory calls the node."""
+    proof = read(standing, "proof")
+    if isinstance(proof, Unmeasured):
+        return ProofNow(UNKNOWN, f"its proof could not be read: {proof.reason}")
+    if proof is None:
+        return ProofNow(NONE, "no proof lies on it: what serves there is not proven")
+    if read(proof, "schema") != PROOF_SCHEMA:
+        return ProofNow(UNKNOWN, f"its proof is no document of schema {PROOF_SCHEMA}")
+    if (boot := read(standing, "boot_id")) != read(proof, "boot_id") or not isinstance(boot, str):
+        return ProofNow(EXPIRED, "its proof is of another boot")
+    if read(proof, "node") != name:
+        return ProofNow(EXPIRED, f"its proof is of another node, {show(read(proof, 'node'))}")
+    at, until = moment(read(standing, "at")), moment(read(proof, "valid_until"))
+    if at is None or until is None:
+        return ProofNow(UNKNOWN, "its proof does not say until when it is valid")
+    word, listed = read(proof, "standing"), items(read(proof, "serving", "replicas"))
+    replicas = frozenset(index for one in listed if (index := integer(one)) is not None)
+    asked = [one for one in map(mapping, items(read(proof, "evidence")))
+             if one.get("required") is not False]  # fmt: skip
+    ends = {show(one.get("kind")): moment(one.get("valid_until")) for one in asked}
+    if until <= at or word == EXPIRED:
+        lacking = []
+        for one in asked:
+            kind, result = show(one.get("kind")), one.get("result")
+            if result != "pass":
+                lacking.append(f"{kind} {show(result)}")
+            elif (end := ends[kind]) is None or end <= at:
+                lacking.append(kind)
+        return ProofNow(EXPIRED, ": ".join(filter(None, ["its proof expired", ", ".join(lacking)])),
+                        until, replicas)  # fmt: skip
+    if word not in (VALID, EXPIRING):
+        return ProofNow(UNKNOWN, f"its proof stands as {show(word)}", until, replicas)
+    known = {kind: end for kind, end in ends.items() if end}
+    first = min(known, key=lambda kind: known[kind], default="")
+    why = ": ".join(filter(None, ["its proof expires", first])) if word == EXPIRING else ""
+    return ProofNow(str(word), why, until, replicas)
+
+
+def moment(stamp: object) -> datetime | None:
+    """A time as documents have it, in UTC; None for what is none."""
+    try:
+        return timestamp.parse(stamp).astimezone(timestamp.UTC) if isinstance(stamp, str) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +240,9 @@ def _answered(name: str, known: Known, planned: Planned | None, now: float) -> N
     if serving:
         found += _of_proof(proof, clock, integer(read(standing, "share")))
     if serving and proof.holds and len(proven) < len(serving):
-        found.append(_unproven(serving, proof))
+        others = ", ".join(show(one.get("index")) for one in serving if one not in proven)
+        why = f"its proof is not about replica {others}, which serves"
+        found.append(Point("not proven", why))
     return NodeNow(
         name,
         _with_work(found, planned),
@@ -101,16 +258,14 @@ def _answered(name: str, known: Known, planned: Planned | None, now: float) -> N
 def _with_work(points: list[Point], planned: Planned | None) -> tuple[Point, ...]:
     """With what is done with the node; that it is out, or away, is no fault while it is changed."""
     if planned:
-        if planned.change:
-            points = [_as_planned(point) for point in points]
+        expected = ("out", "partly out", "not read", "unknown") if planned.change else ()
+        points = [
+            replace(point, state="planned", next="") if point.state in expected else point
+            for point in points
+        ]
         word = "unknown" if planned.damaged else "planned"
         points = [Point(word, clean(planned.text)), *points]
     return tuple(sorted(dict.fromkeys(points), key=lambda point: RANK[point.state]))
-
-
-def _as_planned(point: Point) -> Point:
-    is_expected = point.state in ("out", "partly out", "not read", "unknown")
-    return replace(point, state="planned", next="") if is_expected else point
 
 
 def _gpus(entries: list[Entry]) -> int:
@@ -134,16 +289,25 @@ def _points(standing: object, known: Known, clock: Clock, entries: list[Entry]) 
     if read(standing, "headless") is True:
         yield Point("member", "it works for a replica of another node, which shows it")
         return
-    seen = list(faults.confirmed(standing))
+    seen: list[Fault] = []
+    problem = ""
+    try:
+        seen = [fault for fault in watch.faults_of(read(standing, "watch")) if fault.confirmed]
+    except ValueError as error:
+        problem = clean(str(error))
     mark = read(standing, "quarantine")
     if mark is not None:
         yield _quarantined(mark, standing, clock)
     elif not entries:
-        yield _no_replicas(read(standing, "replicas"))
+        unread = read(standing, "replicas")
+        if isinstance(unread, Unmeasured):
+            yield Point("unknown", f"its replicas could not be read: {unread.reason}")
+        else:
+            yield Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
     else:
-        yield from faults.replicas_out(standing, entries, seen, clock)
-        yield from faults.look(standing, known, clock)
-    yield from faults.other_faults(standing, seen, clock)
+        yield from _replicas_out(standing, entries, seen, clock)
+        yield from _look(standing, known, clock, problem)
+    yield from _other_faults(standing, seen, clock)
 
 
 def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
@@ -155,12 +319,6 @@ def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
     if quarantine.on_trial(mark, read(standing, "boot_id"), clock.boot_s):
         return Point("planned", f"on trial; {what}", "", when, age)
     return Point("out", what, "", when, age)
-
-
-def _no_replicas(entries: object) -> Point:
-    if isinstance(entries, Unmeasured):
-        return Point("unknown", f"its replicas could not be read: {entries.reason}")
-    return Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
 
 
 def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Point]:
@@ -177,7 +335,82 @@ def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Poin
     yield Point(word, proof.why + (f"; its share is {share} %" if less else ""), "", when, age)
 
 
-def _unproven(serving: list[Entry], proof: ProofNow) -> Point:
-    which = [show(one.get("index")) for one in serving
-             if integer(one.get("index")) not in proof.replicas]  # fmt: skip
-    return Point("not proven", f"its proof is not about replica {', '.join(which)}, which serves")
+def _replicas_out(
+    standing: object, entries: list[Entry], faults: list[Fault], clock: Clock
+) -> Iterator[Point]:
+    """Replicas without new requests, together where they are out for one reason."""
+    word = "partly out" if any(one.get("takes_requests") is True for one in entries) else "out"
+    groups: dict[Point, list[str]] = {}
+    for entry in entries:
+        takes = read(entry, "takes_requests")
+        if isinstance(takes, Unmeasured):
+            why = f"who is in rotation could not be read: {takes.reason}"
+            groups.setdefault(Point("unknown", why), []).append(show(entry.get("index")))
+        elif takes is not True:
+            point = _out(standing, entry, word, faults, clock)
+            groups.setdefault(point, []).append(show(entry.get("index")))
+    for point, which in groups.items():
+        names = f"replica{'s' * (len(which) > 1)} {', '.join(which)}"
+        yield Point(point.state, f"{names}: {point.what}", point.next, point.when, point.age_s)
+
+
+def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: Clock) -> Point:
+    document = read(standing, "watchdog", show(entry.get("index")))
+    kept, status = Standing.of(document), show(entry.get("status"))
+    if kept.held:
+        fault = next((f for f in faults if f.finding.summary == kept.held), None)
+        when = clock.since(fault.since if fault else read(document, "last", "at"))
+        return Point(word, clean(kept.held), advice.of(fault.finding) if fault else "", *when)
+    if kept.given_up:
+        times, mark = len(kept.ejections), read(standing, "mark")
+        when = clock.since(read(mark, "when"))
+        todo = f"once it is repaired: rm {watchdog.MARK}"
+        return Point(word, f"given up after {times} ejections: {clean(kept.why)}", todo, *when)
+    if kept.out:
+        todo = "the watchdog restarts it, and puts it back once it answers"
+        return Point(word, f"ejected: {clean(kept.why)}", todo, *_ejected(kept, document, clock))
+    drained = isinstance(read(standing, "drained"), dict)
+    return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
+
+
+def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float]:
+    """Since when, by the clock of this boot, which is what its ejections are counted by."""
+    if clock.boot_s is None or clock.at is None or not kept.ejections:
+        return clock.since(read(document, "last", "at"))
+    try:
+        then = clock.at.timestamp() - (clock.boot_s - kept.ejections[-1])
+        return clock.since(timestamp.text(datetime.fromtimestamp(then, timestamp.UTC)))
+    except (ValueError, OverflowError, OSError):
+        return "", 0.0
+
+
+def _look(standing: object, known: Known, clock: Clock, problem: str) -> Iterator[Point]:
+    """Whether the last look says anything about now; *problem*: why it is not understood."""
+    document, why, when, age = read(standing, "watch"), "", "", 0.0
+    began = number(read(document, "boot_s"))
+    if document is None:
+        why = "nobody has looked at it in this boot"
+    elif isinstance(document, Unmeasured):
+        why = f"its last look could not be read: {document.reason}"
+    elif problem:
+        why = f"its last look: {problem}"
+    elif began is None or clock.boot_s is None or began > clock.boot_s:
+        why = "its last look does not say when it was"
+    elif (age := clock.boot_s - began) > known.look_age_max_s:
+        why, when = "its last look is too old to say anything", f"({duration(age)} old)"
+    if why:
+        yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
+
+
+def _other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
+    """Confirmed faults that took nobody out."""
+    kept = mapping(read(standing, "watchdog")).values()
+    held = {Standing.of(document).held for document in kept}
+    for fault in faults:
+        if fault.finding.summary not in held:
+            when, age = clock.since(fault.since)
+            yield Point("fault", clean(fault.finding.summary), advice.of(fault.finding), when, age)
+    mark = read(standing, "mark")
+    if mark is not None and not any(Standing.of(document).given_up for document in kept):
+        what = mark.reason if isinstance(mark, Unmeasured) else watchdog.describe(mark)
+        yield Point("fault" if isinstance(mark, dict) else "unknown", clean(what))
