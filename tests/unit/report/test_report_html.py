@@ -230,7 +230,7 @@ def test_what_was_not_read_for_one_reason_is_told_once() -> None:
     host = judged(state)
     text = page(n01=host).text
     assert text.count("could not be read: GPU is lost (15)") == 1
-    assert text.count("NVLink states could not be read") == 1
+    assert text.count("links[*].state could not be read") == 1
     assert_message(*(s.also for group in groups_of(verdict_of(host)) for s in group if s.also))
 
 
