@@ -23,6 +23,6 @@ steps.observe(name="Observe", node=node)
 rollout.plan(name="Rollout", node=node)
 # host.loop, and no plain loop: pyinfra orders operations by line number and position in its loops.
 for step in host.loop(pipeline.STEPS):
-    steps.run(name=step.title, node=node, step=step)
-steps.conclude(name="Live", node=node)
+    rollout.step(name=step.title, node=node, step=step)
+rollout.conclude(name="Live", node=node)
 rollout.waves(name="Waves", node=node)

@@ -21,15 +21,16 @@ from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gateway, pipeline, serving_units
 from b200kit.stages.pipeline import Checkpoint
 
+Plan = Callable[[], Sequence[Change]]
 GATEWAY = (gateway.UNIT, vllm_router.UNIT)
 
 
-def preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> int:
-    """Say what a stage would do; returns how many changes it would make."""
+def preview(node: Node, name: str, plan: Plan, drained: bool = False) -> int:
+    """Say what a stage would do; returns how many changes; *drained*: nobody uses it by then."""
     try:
         changes = plan()
         for change in changes:
-            if change.looks and not node.drains_first:
+            if change.looks and not drained:
                 change.apply(node)
     except (RemoteError, StageFailed) as error:
         if node.foreseen:

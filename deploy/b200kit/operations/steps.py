@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any
 
 from pyinfra.api.command import FunctionCommand
@@ -26,7 +26,6 @@ from b200kit.operations import observe as observation
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
-from b200kit.stages import pipeline
 from b200kit.stages.pipeline import Checkpoint, Step
 from b200kit.stages.support import container_runtimes
 
@@ -43,12 +42,10 @@ def observe(node: Node, lock: bool = True) -> Commands:
 
 
 @operation(is_idempotent=True)
-def run(node: Node, step: Step) -> Commands:
-    """A step of the pipeline, whichever it is; of a node that waits for its wave a part."""
-    if node.waits and not (node.fetches_ahead and step in pipeline.AHEAD):
-        return
+def run(node: Node, step: Step, drained: bool = False) -> Commands:
+    """A step of the pipeline, whichever it is; *drained*: nobody uses the node by then."""
     if isinstance(step.run, Stage):
-        yield from _converge(node, step.run)
+        yield from _converge(node, step.run, drained)
     elif step.run is Checkpoint.READY:
         yield from _require_ready(node)
     elif step.run is Checkpoint.REBOOT:
@@ -88,7 +85,7 @@ def ready(node: Node) -> Commands:
 @operation(is_idempotent=True)
 def conclude(node: Node) -> Commands:
     """The node came through every stage."""
-    if executing() and not node.waits:
+    if executing():
         yield command(node, "live", lambda: gate.conclude(node))
 
 
@@ -106,9 +103,9 @@ def run_now(node: Node, step: Step) -> None:
         gate.require_serving_checks(node, observed)
 
 
-def _converge(node: Node, stage: Stage) -> Commands:
+def _converge(node: Node, stage: Stage, drained: bool = False) -> Commands:
     if not executing():
-        yield from _preview(node, stage.name, lambda: _plan(node, stage))
+        yield from _preview(node, stage.name, lambda: _plan(node, stage), drained)
         return
     changes: list[Change] = []
     if not guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
@@ -184,12 +181,12 @@ def executing() -> bool:
     return bool(ctx_state.get().current_stage == StateStage.Execute)
 
 
-def _preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> Commands:
+def _preview(node: Node, name: str, plan: dry_run.Plan, drained: bool = False) -> Commands:
     """For a plan without -y: say what would change, as far as it can be known before it happens."""
     if node.outcome is not None:
         return
     # All reported before the first is yielded: pyinfra wants to know only whether there is one.
-    for _ in range(dry_run.preview(node, name, plan)):
+    for _ in range(dry_run.preview(node, name, plan, drained)):
         yield FunctionCommand(_refused, (), {})
 
 

@@ -23,7 +23,8 @@ class Entry:
     """A node that waits: what is changed, and what of it is final.
 
     *in_place*: replica by replica, as nobody else can take its work. *continues*: an earlier run
-    took it out and did not come to its end. *measures*: nothing of it is changed.
+    took it out and did not come to its end. *measures*: nothing of it is changed. *fetches_ahead*:
+    its model is fetched before its wave.
     """
 
     node: Node
@@ -32,7 +33,13 @@ class Entry:
     measures: bool = False
     final: tuple[str, ...] = ()
     before: Mapping[str, Any] | None = None
+    fetches_ahead: bool = False
     continues: bool = False
+
+    @property
+    def drains_first(self) -> bool:
+        """Whether this run takes it out of traffic before it changes anything."""
+        return not (self.in_place or self.continues)
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,10 @@ def _entry(node: Node, entries: Entries) -> Entry | None:
     final = tuple(change.what for change in changes if change.final)
     whole = any(dry_run.interruption(node, change.ends).whole for change in changes if change.ends)
     in_place = not whole and not traffic.elsewhere(node)
-    node.drains_first = not in_place
     # Models lie where the stage before puts them.
-    node.fetches_ahead = not storage.STAGE.plan(node)
+    ahead = not storage.STAGE.plan(node)
     measures = all(change.measures for change in changes)
-    return Entry(node, title, in_place, measures, final, before)
+    return Entry(node, title, in_place, measures, final, before, ahead)
 
 
 def _title(node: Node, before: dict[str, object] | None) -> str:

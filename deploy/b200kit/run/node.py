@@ -64,11 +64,6 @@ class Node:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
-    # Whether it is changed in its wave and not side by side with the others.
-    waits: bool = False
-    # Whether its model is fetched meanwhile, and whether it is out of traffic by then.
-    fetches_ahead: bool = False
-    drains_first: bool = False
     # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
     rotated: int = 0
     # Why the fabric did not come up, reported once; None where it did or was not tried.
