@@ -11,10 +11,11 @@ from pyinfra.context import config, host
 
 from b200kit.operations.entry import node_of
 from b200kit.reprovision import operations
+from b200kit.reprovision.run import Repair
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
-node = node_of(host)
+repair = Repair(node_of(host))
 
-operations.plan(name="Plan", node=node)
-operations.reprovision(name="Reprovision", node=node)
+operations.plan(name="Plan", repair=repair)
+operations.reprovision(name="Reprovision", repair=repair)

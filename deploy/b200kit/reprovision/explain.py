@@ -62,10 +62,10 @@ def missing_line(decision: Decision) -> str:
     )
 
 
-def continued(tx: Transaction, node: Node) -> str:
+def continued(tx: Transaction, node: Node, fit: bool) -> str:
     """What a run does with a node that an earlier one took out."""
     if tx.state is State.MANUAL and node.spec.reprovision_action != "return":
-        if not node.findings:
+        if fit:
             return f"{repair_line(tx)}; it looks fit now: reprovision_action=return brings it back"
         return f"{repair_line(tx)}; nothing to do before its manual repair"
     owner = tx.owner or {}

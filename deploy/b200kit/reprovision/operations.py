@@ -11,21 +11,20 @@ from __future__ import annotations
 from pyinfra.api.operation import operation
 
 from b200kit.operations.steps import Commands, command, executing, guarded
-from b200kit.reprovision import run
-from b200kit.run.node import Node
+from b200kit.reprovision.run import Repair
 
 
 @operation(is_idempotent=True)
-def plan(node: Node) -> Commands:
+def plan(repair: Repair) -> Commands:
     """Look at the node, and say what would be done about it."""
     if executing():
-        yield command(node, "plan", lambda: run.look(node, lock=True))
+        yield command(repair.node, "plan", lambda: repair.look(lock=True))
     else:
-        guarded(node, "plan", lambda: run.look(node, lock=False))
+        guarded(repair.node, "plan", lambda: repair.look(lock=False))
 
 
 @operation(is_idempotent=True)
-def reprovision(node: Node) -> Commands:
+def reprovision(repair: Repair) -> Commands:
     """Drain, repair, verify and return the node to service, as far as its transaction is."""
     if executing():
-        yield command(node, "reprovision", lambda: run.reprovision(node))
+        yield command(repair.node, "reprovision", repair.reprovision)

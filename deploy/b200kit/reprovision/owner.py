@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from b200kit.reprovision import node_copy
+from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.transaction import Transaction
@@ -27,11 +28,19 @@ def ledger_of(node: Node) -> Ledger:
 @contextmanager
 def owned(
     node: Node, ledger: Ledger, reopen: Callable[[], object] | None = None
-) -> Iterator[Transaction]:
-    """Be the node's one owner meanwhile; afterwards its report and its own copy have the result."""
-    tx = _claim(node, ledger, reopen)
+) -> Iterator[tuple[Transaction, tuple[Attempt, ...]]]:
+    """Be the node's one owner meanwhile; afterwards its report and its own copy have the result.
+
+    Yields its transaction and the attempts that its own copy has.
+    """
+    tx = ledger.claim(reopen)
     try:
-        yield tx
+        attempts = _attempts_on(node)
+    except BaseException:
+        ledger.release()
+        raise
+    try:
+        yield tx, attempts
     finally:
         released = ledger.release()
         node.reprovision = released.to_json()
@@ -39,17 +48,11 @@ def owned(
             node_copy.put(node, released)
 
 
-def _claim(node: Node, ledger: Ledger, reopen: Callable[[], object] | None) -> Transaction:
-    """By this directory, and by the node's copy from another one."""
-    tx = ledger.claim(reopen)
-    try:
-        document = {} if node.unreachable else node_copy.read(node)
-        node_copy.refuse_if_held(node, document)
-    except BaseException:
-        ledger.release()
-        raise
-    node.attempts_on_node = node_copy.attempts(document)
-    return tx
+def _attempts_on(node: Node) -> tuple[Attempt, ...]:
+    """Those of the node's copy. Raises Held where a controller of another directory has it out."""
+    document = {} if node.unreachable else node_copy.read(node)
+    node_copy.refuse_if_held(node, document)
+    return node_copy.attempts(document)
 
 
 def is_set_aside(node: Node) -> bool:

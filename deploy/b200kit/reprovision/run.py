@@ -10,7 +10,7 @@ from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
 from b200kit.reprovision import explain as plans
-from b200kit.reprovision.escalation import Decision, Limits
+from b200kit.reprovision.escalation import Attempt, Decision, Limits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Damaged, Ledger
 from b200kit.reprovision.owner import ledger_of, owned, serves
@@ -25,101 +25,116 @@ from b200kit.run.session import RUN
 _OURS = ("quarantine.mark",)
 
 
-def look(node: Node, lock: bool) -> None:
-    """Judge the node, say what would be done, and count it among those that fail."""
-    SAFETY.inventory = RUN.inventory
-    try:
-        _look(node, lock)
-    finally:
-        reason = SAFETY.mark_observed(node, serves(node))
-        if reason and not lock:
-            node.say("plan", reason)
+class Repair:
+    """The repair of one node of a run; its operations stand in deploy/reprovision.py."""
 
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        # What keeps it from serving, the cause first, and attempts that only the node remembers.
+        self.findings: tuple[Finding, ...] = ()
+        self._attempts: tuple[Attempt, ...] = ()
 
-def _look(node: Node, lock: bool) -> None:
-    tx = _transaction(node, ledger_of(node))
-    node.findings = _findings(node, lock)
-    if tx.is_open:
-        node.reprovision = tx.to_json()
-        node.say("plan", plans.continued(tx, node))
-        return
-    if _is_left_alone(node, "plan", "fit"):
-        return
-    SAFETY.report(node.name, circuit_breaker.cause(node.findings))
-    for line in plans.lines(node, tx, _decision(node, tx), SAFETY.fleet(node), serves(node)):
-        node.say("plan", line)
+    def look(self, lock: bool) -> None:
+        """Judge the node, say what would be done, and count it among those that fail."""
+        SAFETY.inventory = RUN.inventory
+        node = self.node
+        try:
+            self._look(lock)
+        finally:
+            reason = SAFETY.mark_observed(node, serves(node))
+            if reason and not lock:
+                node.say("plan", reason)
 
-
-def reprovision(node: Node) -> None:
-    """Take the node through its transaction."""
-    if node.outcome is not None:
-        return
-    ledger = ledger_of(node)
-    before = _transaction(node, ledger)
-    if _awaits_repair(node, before):
-        _end(node, before)
-        return
-    try:
-        if not _may_begin(node, before):
+    def _look(self, lock: bool) -> None:
+        node, tx = self.node, _transaction(self.node)
+        self.findings = _findings(node, lock)
+        if tx.is_open:
+            node.reprovision = tx.to_json()
+            node.say("plan", plans.continued(tx, node, fit=not self.findings))
             return
-        _end(node, _through(node, ledger))
-    except Deferred as reason:
-        node.fail("reprovision", str(reason), outcome="unfit")
-    finally:
-        SAFETY.leave(node.name, serves(node))
+        if self._is_left_alone("plan", "fit"):
+            return
+        SAFETY.report(node.name, circuit_breaker.cause(self.findings))
+        for line in plans.lines(node, tx, self._decision(tx), SAFETY.fleet(node), serves(node)):
+            node.say("plan", line)
+
+    def reprovision(self) -> None:
+        """Take the node through its transaction."""
+        node = self.node
+        if node.outcome is not None:
+            return
+        before = _transaction(node)
+        if _awaits_repair(node, before):
+            _end(node, before)
+            return
+        try:
+            if self._may_begin(before):
+                _end(node, self._through(ledger_of(node)))
+        except Deferred as reason:
+            node.fail("reprovision", str(reason), outcome="unfit")
+        finally:
+            SAFETY.leave(node.name, serves(node))
+
+    def _may_begin(self, before: Transaction) -> bool:
+        """A node that is out continues; one that is not waits for its turn and is observed."""
+        node = self.node
+        if before.is_open:
+            SAFETY.resume(node.name)
+            return True
+        waited = SAFETY.enter(node, serves(node))
+        if waited or node.unreachable:
+            # What was observed is old; and one that did not answer may only have been booting.
+            node.state = None
+            self.findings = _findings(node, lock=True)
+        return not self._is_left_alone("reprovision", "fit by now")
+
+    def _through(self, ledger: Ledger) -> Transaction:
+        """As its one owner, from where its transaction is to where this run can take it."""
+        node = self.node
+
+        def begin() -> None:
+            found = [finding.to_json() for finding in self.findings]
+            ledger.begin(found, circuit_breaker.cause(self.findings), node.spec.reason or "")
+
+        with owned(node, ledger, begin if node.spec.reason else None) as (tx, self._attempts):
+            if not tx.is_open:
+                SAFETY.take_out(node, serves(node), begin)
+            back = node.spec.reprovision_action == "return"
+            machine = StateMachine(node, ledger, steps.handler_for, self._decision, releasing=back)
+            return machine.run()
+
+    def _is_left_alone(self, stage: str, fit: str) -> bool:
+        """Whether nothing is to be done: it is fit, or all that is wrong is that it is not warm."""
+        node, findings = self.node, self.findings
+        if _is_requested(node) or any(f.check != running.STARTING for f in findings):
+            return False
+        if findings:
+            node.fail(stage, f"{findings[0].summary}: left alone", outcome="unmeasured")
+        else:
+            node.outcome = "fit"
+            node.say(stage, f"{fit}: nothing to do")
+        return True
+
+    def _decision(self, tx: Transaction) -> Decision:
+        node, findings = self.node, tx.findings if tx.is_open else self.findings
+        attempts = node_copy.merged(tx.attempts, self._attempts)
+        return escalation.choose(findings, attempts, limits(node), time.time(), _least(node))
 
 
-def _transaction(node: Node, ledger: Ledger) -> Transaction:
+def _transaction(node: Node) -> Transaction:
     """Where it stands; where its file does not say, a person may have it started again."""
     try:
-        return ledger.read()
+        return ledger_of(node).read()
     except Damaged:
         if not node.spec.reason:
             raise
         return Transaction(node.name)
 
 
-def _may_begin(node: Node, before: Transaction) -> bool:
-    """A node that is out already continues; one that is not waits for its turn and is observed."""
-    if before.is_open:
-        SAFETY.resume(node.name)
-        return True
-    waited = SAFETY.enter(node, serves(node))
-    if waited or node.unreachable:
-        # What was observed of it is old; and one that did not answer may only have been booting.
-        node.state = None
-        node.findings = _findings(node, lock=True)
-    return not _is_left_alone(node, "reprovision", "fit by now")
-
-
-def _through(node: Node, ledger: Ledger) -> Transaction:
-    """As its one owner, from where its transaction is to where this run can take it."""
-    reopen = (lambda: _begin(node, ledger)) if node.spec.reason else None
-    with owned(node, ledger, reopen) as tx:
-        if not tx.is_open:
-            SAFETY.take_out(node, serves(node), lambda: _begin(node, ledger))
-        return _machine(node, ledger).run()
-
-
-def _begin(node: Node, ledger: Ledger) -> None:
-    found = [finding.to_json() for finding in node.findings]
-    ledger.begin(found, circuit_breaker.cause(node.findings), node.spec.reason or "")
-
-
 def _awaits_repair(node: Node, tx: Transaction) -> bool:
     """Whether it awaits manual repair and nobody says that it is done."""
     requested = node.spec.reprovision_action
     return tx.state is State.MANUAL and tx.pending is None and requested != "return"
-
-
-def _machine(node: Node, ledger: Ledger) -> StateMachine:
-    return StateMachine(
-        node,
-        ledger,
-        steps.handler_for,
-        lambda tx: _decision(node, tx),
-        releasing=node.spec.reprovision_action == "return",
-    )
 
 
 def _end(node: Node, tx: Transaction) -> None:
@@ -138,24 +153,6 @@ def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
         return (fault,)
     observe.refresh(node, RUN.id, lock)
     return tuple(f for f in provision.judged(node, fresh=False).blocking if f.check not in _OURS)
-
-
-def _is_left_alone(node: Node, stage: str, fit: str) -> bool:
-    """Whether nothing is to be done: it is fit, or all that is wrong is that it is not warm yet."""
-    if _is_requested(node) or any(f.check != running.STARTING for f in node.findings):
-        return False
-    if node.findings:
-        node.fail(stage, f"{node.findings[0].summary}: left alone", outcome="unmeasured")
-    else:
-        node.outcome = "fit"
-        node.say(stage, f"{fit}: nothing to do")
-    return True
-
-
-def _decision(node: Node, tx: Transaction) -> Decision:
-    findings = tx.findings if tx.is_open else node.findings
-    attempts = node_copy.merged(tx.attempts, node.attempts_on_node)
-    return escalation.choose(findings, attempts, limits(node), time.time(), _least(node))
 
 
 def _is_requested(node: Node) -> bool:

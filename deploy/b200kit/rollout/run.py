@@ -188,7 +188,7 @@ def _change(node: Node, entry: Entry, turns: Turns, waited: bool) -> str:
         node.fail(STAGE, f"{fault.summary}: {fault.read}", outcome="unreachable")
         return ""
     ledger = ledger_of(node)
-    with owned(node, ledger) as tx:
+    with owned(node, ledger) as (tx, _):
         if not tx.is_open:
             found = _found_before(node, entry)
             SAFETY.take_out(node, True, lambda: _begin(ledger, entry, turns, found))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from b200kit.engines.contract import is_one_process
 from b200kit.inventory import group, shape
@@ -27,12 +27,8 @@ from b200kit.node.lib import timestamp
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.verdict import Finding
 from b200kit.run import console
 from b200kit.run.remote import Remote
-
-if TYPE_CHECKING:
-    from b200kit.reprovision.escalation import Attempt
 
 
 class StageFailed(Exception):
@@ -76,9 +72,6 @@ class Node:
     )
     # Why it could not be reached, where that is a fault to repair and not the end of the run.
     unreachable: str | None = None
-    # What keeps it from serving, the cause first, and attempts that only it remembers.
-    findings: tuple[Finding, ...] = ()
-    attempts_on_node: tuple[Attempt, ...] = ()
     # What of its record is large, once nothing is decided by it any more (`pack`).
     packed: bytes | None = field(default=None, repr=False)
     # How it was repaired, for the report.

@@ -9,8 +9,8 @@ import pytest
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.reprovision import provision, run
 from b200kit.reprovision.fleet_limits import Safety
+from b200kit.reprovision.run import Repair
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
 from tests.unit import nodes
 
@@ -21,30 +21,32 @@ SOUND = Verdict((Finding("all is well", Status.PASS),))
 
 
 @pytest.fixture
-def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
     """A node that did not answer when the run looked at it."""
     node, _ = nodes.bare(tmp_path)
-    node.unreachable, node.findings = "no answer", (SILENT,)
+    node.unreachable = "no answer"
+    repair = Repair(node)
+    repair.findings = (SILENT,)
     limits = Safety(folder=tmp_path / "transactions", inventory=(node.name,))
     monkeypatch.setattr(run, "SAFETY", limits)
     monkeypatch.setattr(provision, "judged", lambda node, fresh: SOUND)
-    return node
+    return repair
 
 
 def test_node_that_was_only_booting_is_left_alone(
-    silent: Node, monkeypatch: pytest.MonkeyPatch
+    silent: Repair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Remote, "connect_fresh", lambda remote: None)
-    assert not run._may_begin(silent, Transaction(silent.name))
-    assert (silent.outcome, silent.unreachable) == ("fit", None)
+    assert not silent._may_begin(Transaction(silent.node.name))
+    assert (silent.node.outcome, silent.node.unreachable) == ("fit", None)
 
 
 def test_node_that_still_does_not_answer_is_taken_out(
-    silent: Node, monkeypatch: pytest.MonkeyPatch
+    silent: Repair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(remote: Remote) -> None:
         raise RemoteError("no answer")
 
     monkeypatch.setattr(Remote, "connect_fresh", refuse)
-    assert run._may_begin(silent, Transaction(silent.name))
+    assert silent._may_begin(Transaction(silent.node.name))
     assert [finding.check for finding in silent.findings] == ["node.reachable"]
