@@ -233,12 +233,11 @@ def _become(asked: _Asked, found: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from b200kit.reprovision.fleet_limits import SAFETY, Safety
     from b200kit.run import session
-    from b200kit.run.node import Run
 
     # It listens to a run as soon as it is imported in one.
     sys.modules.pop("b200kit.operations.connector", None)
     # What is made from these at the first import.
-    vars(session.RUN).update(vars(Run(entry=session.entry())))
+    vars(session.RUN).update(vars(session.Session(entry=session.entry())))
     vars(SAFETY).update(vars(Safety()))
 
 

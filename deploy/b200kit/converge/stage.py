@@ -63,8 +63,6 @@ class Stage:
     name: str
     desired: Callable[[Node, Sequence[Replica]], DesiredState]
     plan: Callable[[Node], list[Change]]
-    # Whether it has nothing to work with on a node whose fabric did not come up.
-    needs_fabric: bool = False
 
 
 def nothing(node: Node, layout: Sequence[Replica]) -> DesiredState:

@@ -23,9 +23,9 @@ _SERVING = ("placement.", "weights.")
 def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
     """The verdict on the node as it is now; kept with the node for the report."""
     state = observer(node)
-    node.expectation = expectation(node, serving)
-    verdict = judge_vetted(node.expectation, state)
-    node.verdict = verdict.to_json()
+    node.record.expectation = expectation(node, serving)
+    verdict = judge_vetted(node.record.expectation, state)
+    node.record.verdict = verdict.to_json()
     return verdict
 
 
@@ -64,9 +64,9 @@ def require_serving_checks(node: Node, observer: Observer) -> None:
     """Judge what could not be judged before it served; a node that fails it stops serving."""
     with node.stage("proof") as entry:
         observed = serving_verdict(node, observer)
-        before = Verdict.from_json(node.verdict or {})
+        before = Verdict.from_json(node.record.verdict or {})
         kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
-        node.verdict = Verdict(kept + observed.findings, before.not_applicable).to_json()
+        node.record.verdict = Verdict(kept + observed.findings, before.not_applicable).to_json()
         entry["detail"] = "; ".join(f.summary for f in observed.findings if not f.blocks)
         if observed.fit != "fit":
             node.fail("proof", why(observed), outcome="red")
@@ -76,18 +76,18 @@ def require_serving_checks(node: Node, observer: Observer) -> None:
 def serving_verdict(node: Node, observer: Observer) -> Verdict:
     """The verdict by what only a node that serves shows."""
     state = observer(node)
-    node.expectation = expectation(node, serving=True)
+    node.record.expectation = expectation(node, serving=True)
     checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
-    return judge_vetted(node.expectation, state, checks)
+    return judge_vetted(node.record.expectation, state, checks)
 
 
 def _withdraw(node: Node, entry: dict[str, Any]) -> None:
     try:
         stopped = gate.withdraw(node)
-        node.withdrawn = {"units": stopped}
+        node.record.withdrawn = {"units": stopped}
         entry["changes"] += [f"stop {unit}" for unit in stopped]
     except RemoteError as error:
-        node.withdrawn = {"unmeasured": str(error)}
+        node.record.withdrawn = {"unmeasured": str(error)}
         entry["detail"] = f"could not be stopped from serving: {error}"
         node.say("gate", f"STILL SERVING, {entry['detail']}")
 
@@ -101,8 +101,8 @@ def report(node: Node, observer: Observer) -> None:
         return
     with node.stage("check"):
         verdict = judged(node, observer, serving=True)
-    node.outcome = verdict.fit
-    node.error = None if verdict.fit == "fit" else why(verdict)
+    node.record.outcome = verdict.fit
+    node.record.error = None if verdict.fit == "fit" else why(verdict)
     node.pack()
 
 
@@ -115,12 +115,13 @@ def why(verdict: Verdict) -> str:
 
 def conclude(node: Node) -> None:
     """Mark the node live and say so on one line."""
-    if node.state is None and node.smoke is None and not node.headless:
+    record = node.record
+    if node.state is None and record.smoke is None and not node.headless:
         raise StageFailed("not measured")
-    node.outcome = "live"
-    if node.changes:
-        node.say("LIVE", f"{node.changes} change{'s' if node.changes != 1 else ''}")
+    record.outcome = "live"
+    if record.changes:
+        node.say("LIVE", f"{record.changes} change{'s' if record.changes != 1 else ''}")
     else:
-        age = f"last smoke {duration(node.smoke_age_s)} ago, " if node.smoke_age_s else ""
+        age = f"last smoke {duration(record.smoke_age_s)} ago, " if record.smoke_age_s else ""
         remote = node.connected()
         node.say("LIVE", f"no change, {age}{remote.commands} commands")

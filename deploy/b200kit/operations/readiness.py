@@ -41,9 +41,9 @@ def report(node: Node, observer: Observer) -> None:
     """Judge only: the outcome is the verdict."""
     with node.stage("ready"):
         verdict = judged(node, observer, always=True)
-    node.outcome = _OUTCOMES.get(verdict.fit, verdict.fit)
-    node.verdict = verdict.to_json()
-    node.error = verdict.blocking[0].summary if verdict.blocking else None
+    node.record.outcome = _OUTCOMES.get(verdict.fit, verdict.fit)
+    node.record.verdict = verdict.to_json()
+    node.record.error = verdict.blocking[0].summary if verdict.blocking else None
 
 
 def require(node: Node, observer: Observer) -> None:
@@ -56,8 +56,8 @@ def require(node: Node, observer: Observer) -> None:
             node.say("ready", f"note: {finding.summary}")
     if verdict.fit == "fit":
         return
-    node.stages[-1]["status"] = "failed"
-    node.verdict = verdict.to_json()
+    node.record.stages[-1]["status"] = "failed"
+    node.record.verdict = verdict.to_json()
     first, *others = verdict.blocking
     node.fail("ready", f"{line(first)}. Nothing was changed")
     for finding in others:

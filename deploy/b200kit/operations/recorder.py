@@ -68,7 +68,7 @@ class Recorder(BaseStateCallback):
         """An operation failed without a reason of ours; --no-wait must not turn it into success."""
         state.failed_hosts.add(host)
         node = RUN.nodes.get(host.name)
-        if node and node.outcome is None:
+        if node and node.record.outcome is None:
             names = ", ".join(state.get_op_meta(op_hash).names) or "operation"
             node.fail(names, "failed; see the lines above")
 
@@ -76,7 +76,7 @@ class Recorder(BaseStateCallback):
     def host_disconnect(state: State, host: Host) -> None:
         """Give the lock back, whatever the outcome."""
         node = RUN.nodes.get(host.name)
-        if node and node.remote and RUN.changes_nodes and node.last_observation:
+        if node and node.remote and RUN.changes_nodes and node.record.state:
             try:
                 observe.release(node, RUN.id)
             except RemoteError:
@@ -116,7 +116,7 @@ def _write() -> None:
         for node in RUN.nodes.values():
             node.interrupt()
     # A plan that was only looked at is no run; one whose nodes were all lost before it began is.
-    if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
+    if not RUN.began and not any(node.record.outcome for node in RUN.nodes.values()):
         _exit_with(int(RUN.interrupted))
         return
     record: dict[str, Any] = RUN.head()

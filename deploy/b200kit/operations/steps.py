@@ -131,21 +131,21 @@ def _reboot_if_needed(node: Node) -> Commands:
 def _require_ready(node: Node) -> Commands:
     if executing():
         yield command(node, "ready", lambda: readiness.require(node, observed))
-    elif node.outcome is None:
+    elif node.record.outcome is None:
         guarded(node, "ready", lambda: readiness.require(node, observed))
 
 
 def _require_proven(node: Node) -> Commands:
     if executing():
         yield command(node, "gate", lambda: gate.require(node, observed))
-    elif node.outcome is None:
+    elif node.record.outcome is None:
         dry_run.preview_judgement(node, "gate", lambda: gate.judged(node, observed))
 
 
 def _require_proof(node: Node) -> Commands:
     if executing():
         yield command(node, "proof", lambda: gate.require_serving_checks(node, observed))
-    elif node.outcome is None and not node.foreseen:
+    elif node.record.outcome is None and not node.foreseen:
         dry_run.preview_judgement(node, "proof", lambda: gate.serving_verdict(node, observed))
 
 
@@ -169,7 +169,7 @@ def guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
         # A mistake of ours on one node must never stop the fleet; the debug log keeps the trace.
         logger.debug("stage %s on %s", stage, node.name, exc_info=True)
         node.fail(stage, f"internal error, {type(error).__name__}: {error}")
-    return node.outcome is None or node.outcome in ("live", "fit", "ready")
+    return node.record.outcome is None or node.record.outcome in ("live", "fit", "ready")
 
 
 def _refused() -> None:
@@ -183,7 +183,7 @@ def executing() -> bool:
 
 def _preview(node: Node, name: str, plan: dry_run.Plan, drained: bool = False) -> Commands:
     """For a plan without -y: say what would change, as far as it can be known before it happens."""
-    if node.outcome is not None:
+    if node.record.outcome is not None:
         return
     # All reported before the first is yielded: pyinfra wants to know only whether there is one.
     for _ in range(dry_run.preview(node, name, plan, drained)):
@@ -225,7 +225,7 @@ def _reboot_now(node: Node) -> None:
 
 def _plan(node: Node, stage: Stage) -> list[Change]:
     observed(node)
-    return [] if node.fabric_error and stage.needs_fabric else stage.plan(node)
+    return stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:
@@ -237,7 +237,7 @@ def _reboot(node: Node, change: Change) -> None:
     """Reboot, then look whether the driver came with it: no later stage could say it as well."""
     _make(node, "reboot", [change])
     observed(node)
-    reboot.require_driver(node, node.stages[-1]["seconds"])
+    reboot.require_driver(node, node.record.stages[-1]["seconds"])
 
 
 def _make(node: Node, stage: str, changes: list[Change]) -> None:

@@ -35,7 +35,7 @@ def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, 
     for name, node in sorted(nodes.items()):
         host = node.to_json()
         _keep_machine(node, host["state"])
-        if node.smoke:
+        if node.record.smoke:
             host["record"] = _guarded(node, partial(_taken, node, run))
             host["diagnosis"] = _guarded(node, partial(diagnosis.diagnose, host, rules()))
         yield name, host
@@ -66,8 +66,8 @@ def _taken(node: Node, run: str) -> dict[str, Any]:
     """Append a result of this run, then hold the record's newest runs against the baseline."""
     folder = store.directory(node.spec.records)
     # A result with an age was measured by an earlier run, which recorded it.
-    if node.smoke_age_s is None:
-        entry = records.run_entry(provenance.run_conditions(node), node.smoke or {}, run)
+    if node.record.smoke_age_s is None:
+        entry = records.run_entry(provenance.run_conditions(node), node.record.smoke or {}, run)
         store.append(folder, node.name, entry)
     known = store.read(folder, node.name)
     newest = comparison.latest(known, 1)

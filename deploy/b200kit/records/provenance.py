@@ -1,17 +1,15 @@
-"""The run conditions of a node's result, over all that is known of the node.
-
-What the inventory requests is laid out on the node as last observed; no secret is in it.
-"""
+"""The run conditions of a node's result, over all that is known of the node; no secret is in it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 from b200kit import engines
 from b200kit.engines import kv_cache
 from b200kit.inventory import shape
 from b200kit.node.lib.redact import redact
+from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.libraries import libraries
 from b200kit.records import conditions, conditions_sources
 from b200kit.run.node import Node
@@ -22,25 +20,22 @@ _ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 
 def run_conditions(node: Node) -> dict[str, Any]:
     """The run conditions of a node's result, without a secret."""
-    # What the inventory requests was laid out on the node as it was last observed.
-    desired = requested(replace(node, state=node.last_observation))
+    desired, record = requested(node, node.replicas), node.record
     sources = {
         "node": node.name,
         "requested": desired,
-        "state": node.last_observation,
-        "smoke": node.smoke,
+        "state": record.state,
+        "smoke": record.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "observed": conditions_sources.observed(
-            node.last_observation, node.smoke, desired["libraries"]
-        ),
+        "observed": conditions_sources.observed(record.state, record.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
     safe = redact(conditions.build(sources), secrets)
     return safe if isinstance(safe, dict) else {}
 
 
-def requested(node: Node) -> dict[str, Any]:
-    """What the inventory and this checkout request of a node; replica 0 stands for the others."""
+def requested(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
+    """What inventory and checkout request of a node; replica 0 of the layout stands for all."""
     spec = node.spec
     known = {
         "model": spec.model,
@@ -50,14 +45,14 @@ def requested(node: Node) -> dict[str, Any]:
         "libraries": _libraries(node),
         "gateway": {"bind": spec.gateway_bind, "port": spec.gateway_port},
     }
-    return known | _engine_settings(node)
+    return known | _engine_settings(node, layout)
 
 
-def _engine_settings(node: Node) -> dict[str, Any]:
+def _engine_settings(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
     """What the engine is given: configuration, arguments, environment."""
-    if not node.replicas:
+    if not layout:
         return {key: {"unmeasured": "there is no layout"} for key in _ENGINE_KEYS}
-    settings = replica.settings(node, node.replicas[0])
+    settings = replica.settings(node, layout[0])
     kind = engines.get(node.spec.engine)
     config = dict(kind.config(settings))
     return {

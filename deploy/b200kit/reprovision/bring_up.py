@@ -65,16 +65,16 @@ def _bring_up(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
         admit()
     # The watchdog's mark is what the transaction was about; it is in the evidence.
     node.connected().run(f"rm -f {MARK}")
-    before = node.changes
+    before = node.record.changes
     if tx.in_place:
         provision.run(node, after_boot=lambda: None)
     else:
         provision.run(node, after_boot=admit, after_gateway=lambda: _set_apart(node))
-    if node.outcome is not None:
-        reason, found = str(node.error), Verdict.from_json(node.verdict or {})
-        node.reset_outcome()
+    if node.record.outcome is not None:
+        reason, found = str(node.record.error), Verdict.from_json(node.record.verdict or {})
+        node.record.reset()
         raise NotFit(reason, tuple(found.blocking))
-    return {"result": f"{node.changes - before} changes"}
+    return {"result": f"{node.record.changes - before} changes"}
 
 
 def _set_apart(node: Node) -> None:

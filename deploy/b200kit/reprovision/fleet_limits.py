@@ -121,7 +121,7 @@ class Safety:
 
     def _unseen(self) -> set[str]:
         """Nodes that left this run before anybody saw whether they serve."""
-        left = {name for name, node in RUN.nodes.items() if node.outcome is not None}
+        left = {name for name, node in RUN.nodes.items() if node.record.outcome is not None}
         return left - self.observed
 
     def _elsewhere(self) -> tuple[set[str], dict[str, str], set[str]]:

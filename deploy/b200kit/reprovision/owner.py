@@ -43,7 +43,7 @@ def owned(
         yield tx, attempts
     finally:
         released = ledger.release()
-        node.reprovision = released.to_json()
+        node.record.reprovision = released.to_json()
         if released.steps and not node.unreachable:
             node_copy.put(node, released)
 
@@ -84,5 +84,5 @@ def serves(node: Node) -> bool:
 
 def _units(node: Node) -> Mapping[str, Any]:
     """The units as they were observed last; none where they could not be."""
-    units = (node.last_observation or {}).get("units")
+    units = (node.record.state or {}).get("units")
     return units if isinstance(units, dict) else {}

@@ -24,11 +24,11 @@ def run(
     *after_boot* is called once it was rebooted, as what was set on the node before ended with its
     boot; *after_gateway* once its gateway runs.
     """
-    node.reset_outcome()
+    node.record.reset()
     for step in pipeline.STEPS:
         before = node.boot_id
         steps.run_now(node, step)
-        if node.outcome is not None:
+        if node.record.outcome is not None:
             return
         if node.boot_id != before:
             after_boot()

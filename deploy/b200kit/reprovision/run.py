@@ -49,7 +49,7 @@ class Repair:
         node, tx = self.node, _transaction(self.node)
         self.findings = _findings(node, lock)
         if tx.is_open:
-            node.reprovision = tx.to_json()
+            node.record.reprovision = tx.to_json()
             node.say("plan", plans.continued(tx, node, fit=not self.findings))
             return
         if self._is_left_alone("plan", "fit"):
@@ -61,7 +61,7 @@ class Repair:
     def reprovision(self) -> None:
         """Take the node through its transaction."""
         node = self.node
-        if node.outcome is not None:
+        if node.record.outcome is not None:
             return
         before = _transaction(node)
         if _awaits_repair(node, before):
@@ -111,7 +111,7 @@ class Repair:
         if findings:
             node.fail(stage, f"{findings[0].summary}: left alone", outcome="unmeasured")
         else:
-            node.outcome = "fit"
+            node.record.outcome = "fit"
             node.say(stage, f"{fit}: nothing to do")
         return True
 
@@ -139,11 +139,11 @@ def _awaits_repair(node: Node, tx: Transaction) -> bool:
 
 def _end(node: Node, tx: Transaction) -> None:
     """The outcome: live, or quarantined until a person has repaired it."""
-    node.reprovision = tx.to_json()
+    node.record.reprovision = tx.to_json()
     if tx.is_open:
         node.fail("reprovision", plans.repair_line(tx), outcome="quarantined")
         return
-    node.outcome = "live"
+    node.record.outcome = "live"
     node.say("LIVE", plans.came_back(tx))
 
 

@@ -112,7 +112,7 @@ class Entries:
         return self.waiting[name].continues
 
     def _lost(self, nodes: Mapping[str, Node]) -> Callable[[str], bool]:
-        return lambda name: name not in self.waiting or nodes[name].outcome is not None
+        return lambda name: name not in self.waiting or nodes[name].record.outcome is not None
 
 
 ENTRIES = Entries()

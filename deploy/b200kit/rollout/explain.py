@@ -27,7 +27,9 @@ _STEPS = ("quarantine", "drain", "change", "prove", "share", "return")
 def after_last(node: Node, entries: Entries, nodes: Mapping[str, Node]) -> None:
     """Print the rollout below the plan of the last node."""
     entries.shown.add(node.name)
-    missing = [n for n, other in nodes.items() if n not in entries.shown and other.outcome is None]
+    missing = [
+        n for n, other in nodes.items() if n not in entries.shown and other.record.outcome is None
+    ]
     if entries.waiting and not missing:
         for line in lines(entries, nodes):
             console.err(f"rollout  {line}")
@@ -75,7 +77,7 @@ def _floor_line(
     Nodes that serve nobody yet go before the first wave.
     """
     name, entry = next(iter(waiting.items()))
-    coming = {n for n, node in nodes.items() if n not in waiting and node.outcome is None}
+    coming = {n for n, node in nodes.items() if n not in waiting and node.record.outcome is None}
     fleet = SAFETY.fleet(entry.node)
     fleet = replace(fleet, out={*fleet.out} - coming)
     largest = max(len(wave.nodes) for wave in waves)

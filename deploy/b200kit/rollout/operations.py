@@ -23,7 +23,7 @@ def plan(node: Node) -> Commands:
     """Decide whether the node waits for a wave."""
     if executing():
         yield command(node, run.STAGE, lambda: run.plan(node, ENTRIES))
-    elif node.outcome is None:
+    elif node.record.outcome is None:
         guarded(node, run.STAGE, lambda: run.plan(node, FORESEEN))
 
 

@@ -100,7 +100,7 @@ def _refusal(node: Node, title: str, entries: Entries) -> str:
 def _continued(node: Node, tx: Transaction, title: str) -> Entry | None:
     """An earlier run took it out; what is left for a repair is not for this run."""
     if tx.work is Work.REPAIR:
-        node.reprovision = tx.to_json()
+        node.record.reprovision = tx.to_json()
         node.fail(STAGE, left_out_line(tx), outcome="quarantined")
         return None
     steps.observed(node)
@@ -113,7 +113,7 @@ def change(node: Node) -> None:
     All turns begin with the first: pyinfra runs as many hosts at once as its pool has places, and
     those that wait must keep none from a node whose wave has come.
     """
-    while not all(n.outcome or name in ENTRIES.planned for name, n in RUN.nodes.items()):
+    while not all(n.record.outcome or name in ENTRIES.planned for name, n in RUN.nodes.items()):
         time.sleep(_POLL_S)
     if not _BEGUN:
         _BEGUN.update({e.node.name: gevent.spawn(_kept, e.node) for e in ENTRIES.waiting.values()})
@@ -133,7 +133,7 @@ def _kept(node: Node) -> Exception | None:
 def _turn(node: Node) -> None:
     """Wait for the node's wave, then change it."""
     entry = ENTRIES.waiting[node.name]
-    if node.outcome is not None:
+    if node.record.outcome is not None:
         return
     turns, bad = _turns(), "it did not come to its end"
     try:
@@ -148,13 +148,13 @@ def _turn(node: Node) -> None:
         raise
     finally:
         turns.leave(node.name, bad)
-        SAFETY.leave(node.name, node.outcome in _SERVING)
+        SAFETY.leave(node.name, node.record.outcome in _SERVING)
 
 
 def _turns() -> Turns:
     """The waves; nodes that came live before the first serve by now."""
     for name, node in RUN.nodes.items():
-        if node.outcome == "live":
+        if node.record.outcome == "live":
             SAFETY.leave(name, True)
     return ENTRIES.turns(RUN.nodes)
 
@@ -170,7 +170,7 @@ def _wait_for_head(node: Node, turns: Turns) -> None:
     if head not in ENTRIES.waiting:
         raise NotChanged(f"not changed: it works for {head}, which this run does not take out")
     while not _is_drained(head):
-        if head in turns.ended or RUN.nodes[head].outcome:
+        if head in turns.ended or RUN.nodes[head].record.outcome:
             raise NotChanged(f"not changed: it works for {head}, which was not drained")
         time.sleep(_POLL_S)
 
@@ -239,11 +239,11 @@ def _end(node: Node, tx: Transaction) -> str:
         _leave_out(node, tx)
         node.fail(STAGE, left_out_line(tx), outcome="quarantined")
         return "" if change.own else change.failed
-    node.withdrawn = None
+    node.record.withdrawn = None
     if change.outcome != "done":
         node.fail(STAGE, rolled_back_line(change), outcome="rolled back")
         return change.failed
-    node.outcome = "live"
+    node.record.outcome = "live"
     node.say("LIVE", plans.came_back(tx))
     return ""
 

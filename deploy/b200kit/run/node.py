@@ -1,4 +1,4 @@
-"""One run on the controller: its nodes, what was requested, observed and done, and how each ended.
+"""A node of a run, and the record of it: what was observed and done, and how it ended.
 
 pyinfra has no run-finished hook and counts operations a dropped host never reached as errors, so
 the run keeps its own record and words. The record is a plain document (see b200kit/report) and
@@ -8,15 +8,12 @@ holds no secret.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import sys
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from b200kit.engines.contract import is_one_process
@@ -36,8 +33,56 @@ class StageFailed(Exception):
 
 
 @dataclass
+class HostRecord:
+    """What this run observed and made of a node: its part of the run document, by its keys."""
+
+    outcome: str | None = None
+    # That it failed at.
+    stage: str | None = None
+    error: str | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    # The last observation, however old it is, and what it was judged by.
+    state: dict[str, Any] | None = None
+    verdict: dict[str, Any] | None = None
+    expectation: dict[str, Any] | None = None
+    smoke: dict[str, Any] | None = None
+    # Of a result that an earlier run measured.
+    smoke_age_s: float | None = None
+    # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
+    tuning: dict[str, Any] | None = None
+    # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
+    withdrawn: dict[str, Any] | None = None
+    # How it was repaired.
+    reprovision: dict[str, Any] | None = None
+    _packed: bytes | None = None
+
+    @property
+    def changes(self) -> int:
+        """How many changes this run made on the node."""
+        return sum(len(stage["changes"]) for stage in self.stages)
+
+    def reset(self) -> None:
+        """Forget how an attempt to bring the node up ended, before the next one."""
+        self.outcome = self.stage = self.error = None
+
+    def pack(self) -> None:
+        """Compress what is large, to a twentieth, once nothing is decided by it any more."""
+        large = {name: getattr(self, name) for name in ("state", "verdict", "expectation")}
+        self._packed = zlib.compress(json.dumps(large).encode(), 1)
+        self.state = self.verdict = self.expectation = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        own = {**vars(self), "outcome": self.outcome or "not reached", "changes": self.changes}
+        if packed := own.pop("_packed"):
+            own |= json.loads(zlib.decompress(packed))
+        rare = ("tuning", "withdrawn", "reprovision")
+        return {key: value for key, value in own.items() if value or key not in rare}
+
+
+@dataclass
 class Node:
-    """A node of this run."""
+    """A node of this run: what is known of it and asked of it, and its connection."""
 
     name: str
     # What is done with it; a rollback works with another one than the inventory has.
@@ -48,55 +93,31 @@ class Node:
     # Key of this run's digests of secret files: the digests mean nothing to anyone else.
     nonce: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     remote: Remote | None = field(default=None, repr=False)
+    # Why it could not be reached, where that is a fault to repair and not the end of the run.
+    unreachable: str | None = None
     # What decisions are made from; None as soon as a change may have made it untrue.
     state: dict[str, Any] | None = field(default=None, repr=False)
     # When the controller got it, by its own clock.
     observed_at: str = ""
-    # For the report, however old it is.
-    last_observation: dict[str, Any] | None = field(default=None, repr=False)
-    verdict: dict[str, Any] | None = field(default=None, repr=False)
-    expectation: dict[str, Any] | None = field(default=None, repr=False)
-    smoke: dict[str, Any] | None = field(default=None, repr=False)
-    smoke_age_s: float | None = None
-    # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
-    tuning: dict[str, Any] | None = field(default=None, repr=False)
     # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
     rotated: int = 0
     # Why the fabric did not come up, reported once; None where it did or was not tried.
     fabric_error: str | None = None
-    # The layout the serving stages worked with.
-    replicas: list[Replica] = field(default_factory=list)
-    # Of which observation and spec, and where they put the replicas.
-    _placed: tuple[dict[str, Any] | None, NodeSpec, list[Replica]] | None = field(
-        default=None, repr=False
-    )
-    # Why it could not be reached, where that is a fault to repair and not the end of the run.
-    unreachable: str | None = None
-    # What of its record is large, once nothing is decided by it any more (`pack`).
-    packed: bytes | None = field(default=None, repr=False)
-    # How it was repaired, for the report.
-    reprovision: dict[str, Any] | None = None
-    # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
-    withdrawn: dict[str, Any] | None = None
-    outcome: str | None = None
-    failed_stage: str | None = None
-    error: str | None = None
-    stages: list[dict[str, Any]] = field(default_factory=list)
     # What a dry run said so far that a run would change, and the units that would end for it.
     foreseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    record: HostRecord = field(default_factory=HostRecord, repr=False)
+    # Where the replicas are, and by which observation and spec.
+    _placed: tuple[list[Replica], dict[str, Any] | None, NodeSpec | None] = field(
+        default=([], None, None), repr=False
+    )
 
     def __post_init__(self) -> None:
         self.inventory_spec = self.spec
 
     @property
-    def changes(self) -> int:
-        """How many changes this run made on the node."""
-        return sum(len(stage["changes"]) for stage in self.stages)
-
-    @property
     def boot_id(self) -> str | None:
         """The boot that was observed last."""
-        host = (self.last_observation or {}).get("host")
+        host = (self.record.state or {}).get("host")
         boot = host.get("boot_id") if isinstance(host, dict) else None
         return boot if isinstance(boot, str) else None
 
@@ -113,29 +134,27 @@ class Node:
 
     def take_observation(self, state: dict[str, Any]) -> None:
         """Take in a new observation."""
-        self.state = self.last_observation = state
+        self.state = self.record.state = state
         self.observed_at = timestamp.now()
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The layout the serving stages worked with."""
+        return layouts.rotated(self._placed[0], self.rotated)
 
     def layout(self) -> list[Replica]:
         """Replicas planned from the last observation."""
+        _, state, spec = self._placed
         # Asked for by every stage: the same observation and spec have the same answer.
-        known = self._placed
-        if known is None or known[0] is not self.state or known[1] is not self.spec:
-            known = self._placed = (self.state, self.spec, self._place())
-        self.replicas = layouts.rotated(known[2], self.rotated)
+        if state is not self.state or spec is not self.spec:
+            self._placed = (self._place(), self.state, self.spec)
         return self.replicas
 
     def _place(self) -> list[Replica]:
-        spec = self.spec
+        spec, state = self.spec, self.state or {}
+        form, kept = shape.shape_of(spec), spec.kept_cpus()
         try:
-            return layouts.place(
-                self.state or {},
-                spec.replicas,
-                shape.shape_of(spec),
-                spec.ports(),
-                spec.replica_cpus,
-                spec.kept_cpus(),
-            )
+            return layouts.place(state, spec.replicas, form, spec.ports(), spec.replica_cpus, kept)
         except LayoutError as error:
             raise StageFailed(str(error)) from None
 
@@ -146,36 +165,33 @@ class Node:
 
     def fail(self, stage: str, error: str, outcome: str = "failed") -> None:
         """Record why the node leaves the run; the first reason stands."""
-        if self.outcome is None:
-            self.outcome, self.failed_stage, self.error = outcome, stage, error
-            word = {"failed": "FAILED", "red": "RED"}.get(outcome, outcome.upper())
-            self.say(stage, f"{word}: {error}")
+        record = self.record
+        if record.outcome is None:
+            record.outcome, record.stage, record.error = outcome, stage, error
+            self.say(stage, f"{outcome.upper()}: {error}")
 
     def interrupt(self) -> None:
         """Record that a person ended the run, and what of it may go on on the node."""
-        if self.outcome is not None:
+        if self.record.outcome is not None:
             return
-        if not self.stages:
-            self.error = "interrupted before its turn"
+        if not self.record.stages:
+            self.record.error = "interrupted before its turn"
             return
-        last = self.stages[-1]
+        last = self.record.stages[-1]
         if last["status"] != "failed":
-            self.fail(last["name"], "interrupted after this stage; run again to go on from here")
+            why = "interrupted after this stage; run again to go on from here"
         elif last["changes"]:
             at = f"interrupted during: {last['changes'][-1]}"
-            self.fail(last["name"], f"{at}; what it began there may go on; run again to finish it")
+            why = f"{at}; what it began there may go on; run again to finish it"
         else:
-            self.fail(last["name"], "interrupted before this stage changed anything")
-
-    def reset_outcome(self) -> None:
-        """Forget how an attempt to bring the node up ended, before the next one."""
-        self.outcome = self.failed_stage = self.error = self.fabric_error = None
+            why = "interrupted before this stage changed anything"
+        self.fail(last["name"], why)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
         """Time a stage and keep its line in the record, whatever happens inside."""
         entry: dict[str, Any] = {"name": name, "status": "failed", "changes": [], "detail": ""}
-        self.stages.append(entry)
+        self.record.stages.append(entry)
         started = time.monotonic()
         try:
             yield entry
@@ -184,90 +200,20 @@ class Node:
             entry["seconds"] = round(time.monotonic() - started, 3)
 
     def pack(self) -> None:
-        """Keep what was observed and judged for the record alone, compressed to a twentieth."""
-        self.packed = zlib.compress(json.dumps(self._large()).encode(), 1)
-        self.state = self.last_observation = self.verdict = self.expectation = self._placed = None
-
-    def _large(self) -> dict[str, Any]:
-        if self.packed:
-            unpacked: dict[str, Any] = json.loads(zlib.decompress(self.packed))
-            return unpacked
-        return {
-            "state": self.last_observation,
-            "verdict": self.verdict,
-            "expectation": self.expectation,
-        }
-
-    def _laid_out(self, replica: Replica) -> dict[str, Any]:
-        alone = is_one_process(self.spec.engine.kind, replica)
-        return {**replica.to_json(), **({"processes": 1} if alone else {})}
+        """Keep what was observed for the record alone."""
+        self.state, self._placed = None, (self.replicas, None, None)
+        self.record.pack()
 
     def to_json(self) -> dict[str, Any]:
         """The HostRecord of the run document."""
+        kind = self.spec.engine.kind
         return {
-            "outcome": self.outcome or "not reached",
-            "stage": self.failed_stage,
-            "error": self.error,
+            **self.record.to_json(),
             "commands": self.remote.commands if self.remote else 0,
-            "changes": self.changes,
-            "stages": self.stages,
-            **self._large(),
-            "smoke": self.smoke,
-            "smoke_age_s": self.smoke_age_s,
-            **({"tuning": self.tuning} if self.tuning else {}),
-            "layout": [self._laid_out(replica) for replica in self.replicas],
-            **({"withdrawn": self.withdrawn} if self.withdrawn else {}),
-            **({"reprovision": self.reprovision} if self.reprovision else {}),
-        }
-
-
-@dataclass
-class Run:
-    """This process's run of one entry file."""
-
-    entry: str
-    id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
-    started_at: str = field(default_factory=timestamp.now)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    # All nodes of the inventory, those outside this run's limit included.
-    inventory: tuple[str, ...] = ()
-    # The folder of the inventory.
-    site: str = ""
-    began: bool = False
-    # A person pressed Ctrl-C.
-    interrupted: bool = False
-    cpu_at_start: float = field(default_factory=time.process_time)
-    clock_at_start: float = field(default_factory=time.monotonic)
-
-    @property
-    def changes_nodes(self) -> bool:
-        """Whether this entry changes nodes, and so must hold their locks."""
-        return self.entry not in ("check.py", "ready.py")
-
-    @property
-    def reprovisions(self) -> bool:
-        """Whether this entry mends failed nodes, those that do not answer included."""
-        return self.entry == "reprovision.py"
-
-    def to_json(self) -> dict[str, Any]:
-        """The run document, schema b200kit/run/1."""
-        hosts = {name: node.to_json() for name, node in sorted(self.nodes.items())}
-        return {**self.head(), "hosts": hosts}
-
-    def head(self) -> dict[str, Any]:
-        """The run document without its hosts."""
-        return {
-            "schema": "b200kit/run/1",
-            "run": self.id,
-            "entry": self.entry,
-            "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
-            "started_at": self.started_at,
-            "ended_at": timestamp.now(),
-            "controller": {
-                "wall_s": round(time.monotonic() - self.clock_at_start, 3),
-                "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
-                "commands": sum(n.remote.commands for n in self.nodes.values() if n.remote),
-            },
+            "layout": [
+                {**each.to_json(), **({"processes": 1} if is_one_process(kind, each) else {})}
+                for each in self.replicas
+            ],
         }
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from b200kit.run.node import Run
+from b200kit.node.lib import timestamp
+from b200kit.run.node import Node
 
 ENTRIES = ("ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py")
 
@@ -16,4 +22,49 @@ def entry() -> str:
     return next((name for name in named if name in ENTRIES), "")
 
 
-RUN = Run(entry=entry())
+@dataclass
+class Session:
+    """This process's run of one entry file."""
+
+    entry: str
+    id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
+    started_at: str = field(default_factory=timestamp.now)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    # All nodes of the inventory, those outside this run's limit included.
+    inventory: tuple[str, ...] = ()
+    # The folder of the inventory.
+    site: str = ""
+    began: bool = False
+    # A person pressed Ctrl-C.
+    interrupted: bool = False
+    cpu_at_start: float = field(default_factory=time.process_time)
+    clock_at_start: float = field(default_factory=time.monotonic)
+
+    @property
+    def changes_nodes(self) -> bool:
+        """Whether this entry changes nodes, and so must hold their locks."""
+        return self.entry not in ("check.py", "ready.py")
+
+    @property
+    def reprovisions(self) -> bool:
+        """Whether this entry mends failed nodes, those that do not answer included."""
+        return self.entry == "reprovision.py"
+
+    def head(self) -> dict[str, Any]:
+        """The run document, schema b200kit/run/1, without its hosts."""
+        return {
+            "schema": "b200kit/run/1",
+            "run": self.id,
+            "entry": self.entry,
+            "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+            "started_at": self.started_at,
+            "ended_at": timestamp.now(),
+            "controller": {
+                "wall_s": round(time.monotonic() - self.clock_at_start, 3),
+                "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
+                "commands": sum(n.remote.commands for n in self.nodes.values() if n.remote),
+            },
+        }
+
+
+RUN = Session(entry=entry())

@@ -56,9 +56,9 @@ def flags(spec: NodeSpec, number: int) -> dict[str, Any]:
 
 
 def pinned(node: Node, replica: Replica) -> Pinning:
-    """Who pins a replica, and to what."""
-    binds = engines.get(node.spec.engine).binds_numa
-    return numa_policy.of(replica, node.spec.numa_policy, node.state or {}, binds)
+    """Who pins a replica, and to what, by the last observation."""
+    binds, state = engines.get(node.spec.engine).binds_numa, node.state or node.record.state or {}
+    return numa_policy.of(replica, node.spec.numa_policy, state, binds)
 
 
 def settings(node: Node, replica: Replica) -> Settings:

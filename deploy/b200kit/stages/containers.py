@@ -58,6 +58,9 @@ def plan(node: Node) -> list[Change]:
 
     Raises StageFailed before anything is changed when a runtime cannot do what is asked.
     """
+    if node.fabric_error:
+        # Without a driver there is no device to specify; the gate must come to say so.
+        return []
     state, requested = StateView(node.state or {}), node.spec.container_runtimes
     refused = [
         message for name in requested if (message := container_runtimes.refusal(node, name, state))
@@ -101,5 +104,4 @@ def _removal(path: str) -> Change:
     return Change(what, remove)
 
 
-# Without a driver there is no device to specify; the gate must come to say so.
-STAGE = Stage(name="containers", desired=desired, plan=plan, needs_fabric=True)
+STAGE = Stage(name="containers", desired=desired, plan=plan)

@@ -43,7 +43,7 @@ def plan(node: Node) -> list[Change]:
     at = sequence.position(_expectation(node), node.state or {})
     if changes or at.state:
         changes.append(Change("bring the fabric up", _bring_up))
-    elif node.changes:  # it came up by itself after what this run did
+    elif node.record.changes:  # it came up by itself after what this run did
         node.say("fabric", sequence.progress(at, node.state or {}))
     return changes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from b200kit.node.client.golden import answer as golden_answer
@@ -31,7 +30,7 @@ def holds_for(node: Node, layout: Sequence[Replica]) -> str:
         return ""
     # Where GPUs are moved for a diagnosis, answers are compared with those of the ordinary layout.
     usual = layouts.rotated(layout, -node.rotated)
-    known = provenance.requested(replace(node, replicas=usual))
+    known = provenance.requested(node, usual)
     config = known["config"]
     if isinstance(config, dict):
         known["config"] = {k: v for k, v in config.items() if k not in golden.OF_A_REPLICA}
@@ -44,7 +43,7 @@ def on_node(node: Node, document: object) -> list[File]:
 
     document: `golden` of the smoke document as it was measured, with the replicas' answers.
     """
-    smoke = node.smoke or {}
+    smoke = node.record.smoke or {}
     found = smoke.get("golden")
     outcome = (found.get("reference") or {}).get("outcome") if isinstance(found, dict) else None
     if outcome not in HARMLESS or not isinstance(document, dict):
@@ -73,7 +72,7 @@ def judged(node: Node) -> dict[str, Any]:
     A replica that answers otherwise fails the test, whatever else is in doubt; what cannot be
     compared is not healthy.
     """
-    smoke = node.smoke or {}
+    smoke = node.record.smoke or {}
     document = smoke.get("golden")
     if not isinstance(document, dict) or not document.get("answers"):
         return {}
@@ -94,10 +93,10 @@ def _found(node: Node, document: dict[str, Any]) -> Found:
     key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
     folder, name = store.directory(node.spec.records) / golden.FOLDER, golden.name_of(key)
     known = _sound(store.read(folder, name))
-    others = served_meanwhile((node.smoke or {}).get("server") or {})
+    others = served_meanwhile((node.record.smoke or {}).get("server") or {})
     if golden.reference(known, tolerance) or others or not document.get("agreed"):
         return golden.against(known, node.name, replicas, tolerance)
-    at = (node.smoke or {}).get("taken_at")
+    at = (node.record.smoke or {}).get("taken_at")
     store.append(folder, name, golden.entry(key, node.name, at, list(replicas.values())))
     known = _sound(store.read(folder, name))
     found = golden.against(known, node.name, replicas, tolerance)

@@ -36,7 +36,7 @@ def document(spec: NodeSpec) -> dict[str, Any]:
 
 def on_node(node: Node) -> dict[str, Any] | None:
     """What the node served when it was last live; None where nothing says it."""
-    notes = (node.last_observation or {}).get("notes")
+    notes = (node.record.state or {}).get("notes")
     found = notes.get("served") if isinstance(notes, dict) else None
     return found if isinstance(found, dict) and found.get("schema") == served.SCHEMA else None
 

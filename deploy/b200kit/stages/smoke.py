@@ -63,7 +63,7 @@ def plan(node: Node) -> list[Change]:
     # It was not renewed while the node was idle: others' requests would make it invalid again.
     runs_out = accepted is not None and proof.runs_out(node, accepted)
     if accepted and not runs_out and not node.spec.smoke_always:
-        node.smoke, node.smoke_age_s = accepted, age_s(accepted)
+        node.record.smoke, node.record.smoke_age_s = accepted, age_s(accepted)
         return []
     # What was measured is evidence from the next look on, and the node is asked for it at once.
     proven = [Change("look at the node, which proves it", watchdog.look, measures=True)]
@@ -99,13 +99,13 @@ def _measure(node: Node, mark: str) -> str:
         result = json.loads(done.stdout)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
-    node.smoke = {**result, "fingerprint": mark}
-    node.smoke |= golden.judged(node)
+    node.record.smoke = {**result, "fingerprint": mark}
+    node.record.smoke |= golden.judged(node)
     reference = golden.on_node(node, result.get("golden"))
-    node.smoke |= _by_its_record(node)
-    content = json.dumps(node.smoke, sort_keys=True).encode()
+    node.record.smoke |= _by_its_record(node)
+    content = json.dumps(node.record.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content), *reference])
-    result = node.smoke
+    result = node.record.smoke
     if result.get("verdict") != "pass":
         reasons = "; ".join(result.get("reasons") or []) or "no reason given"
         raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
@@ -124,7 +124,7 @@ def _by_its_record(node: Node) -> dict[str, Any]:
 
     What cannot be decided is one, too, where a person has accepted a baseline.
     """
-    smoke = node.smoke or {}
+    smoke = node.record.smoke or {}
     try:
         found = _compared(node, smoke)
     except (OSError, RecordError) as error:
@@ -157,7 +157,7 @@ def _compared(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
 
 def summary(node: Node) -> str:
     """Medians and 95th percentiles on one line, and what the answers are beside the reference."""
-    smoke = node.smoke or {}
+    smoke = node.record.smoke or {}
     pairs = [
         f"{label} {_ms(smoke.get(f'p50_{key}_ms'))}/{_ms(smoke.get(f'p95_{key}_ms'))}"
         for label, key in (("TTFT", "ttft"), ("ITL", "itl"), ("TPOT", "tpot"), ("E2E", "e2el"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -190,9 +190,8 @@ def _read(folder: Path, name: str) -> list[store.Line]:
 
 def system(node: Node) -> str:
     """Digest of what must not change while cells belong together."""
-    last = replace(node, state=node.last_observation)
-    requested = provenance.requested(last)
-    sources = {"node": node.name, "requested": requested, "state": node.last_observation}
+    requested = provenance.requested(node, node.replicas)
+    sources = {"node": node.name, "requested": requested, "state": node.record.state}
     return tuning.system(build(sources), _serving(node.spec))
 
 

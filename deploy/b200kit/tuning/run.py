@@ -83,7 +83,7 @@ class Tuning:
                 self._give_up(candidate.layout, f"{type(error).__name__}: {error}", 0.0)
             finally:
                 self._back()
-                node.tuning = plan.document()
+                node.record.tuning = plan.document()
             return None
 
         def progress_text(seconds: float) -> str:
@@ -175,7 +175,7 @@ class Tuning:
             "started": started, "ended": timestamp.now(),
         }  # fmt: skip
         plan.add({"kind": "cell", "key": plan.key(layout, workload), "cell": cell})
-        node.tuning = plan.document()
+        node.record.tuning = plan.document()
         self._say(layout, workload, cell)
 
     def _bench(self, options: str, limit: int) -> dict[str, Any]:
@@ -207,12 +207,12 @@ class Tuning:
 
     def _choose(self, node: Node) -> str:
         plan = self._planned()
-        node.tuning = plan.document()
-        chosen = node.tuning["chosen"]
+        node.record.tuning = plan.document()
+        chosen = node.record.tuning["chosen"]
         if chosen["layout"] is None:
             raise StageFailed(chosen["why"])
         node.say("choice", chosen["why"])
-        return f"as inventory data: {write(node, node.tuning, self.parse)}"
+        return f"as inventory data: {write(node, node.record.tuning, self.parse)}"
 
 
 def _alone(node: Node) -> None:

@@ -31,9 +31,9 @@ def test_node_whose_replicas_run_as_planned_goes_on(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     verdict.require(node, seen)
     verdict.require_serving_checks(node, seen)
-    assert node.outcome is None
-    assert node.verdict is not None
-    checks = [finding["check"] for finding in node.verdict["findings"]]
+    assert node.record.outcome is None
+    assert node.record.verdict is not None
+    checks = [finding["check"] for finding in node.record.verdict["findings"]]
     for name in ("placement.cpus", "placement.memory", "placement.gpus"):
         assert checks.count(name) == 1
     assert len(checks) > 20  # those of the gate are kept
@@ -44,7 +44,7 @@ def test_replica_on_foreign_cpus_is_no_matter_of_the_gate(tmp_path: Path) -> Non
     unpinned(machine)
     look(node)
     verdict.require(node, seen)
-    assert node.outcome is None
+    assert node.record.outcome is None
     assert "placement" not in gate.expectation(node)
 
 
@@ -57,7 +57,7 @@ def test_replica_on_foreign_cpus_ends_red_and_serves_no_more(
     machine.log.clear()
     verdict.require(node, seen)
     verdict.require_serving_checks(node, seen)
-    assert (node.outcome, node.failed_stage) == ("red", "proof")
+    assert (node.record.outcome, node.record.stage) == ("red", "proof")
     assert_message(capsys.readouterr().err)
     assert machine.ran("systemctl stop .*haproxy.service")
 
@@ -68,8 +68,8 @@ def test_node_whose_replicas_cannot_be_observed_serves_no_more(tmp_path: Path) -
     machine.log.clear()
     nothing = {key: value for key, value in seen(node).items() if key != "processes"}
     verdict.require_serving_checks(node, lambda _: nothing)
-    assert (node.outcome, node.failed_stage) == ("red", "proof")
-    assert (node.verdict or {})["fit"] == "unmeasured"
+    assert (node.record.outcome, node.record.stage) == ("red", "proof")
+    assert (node.record.verdict or {})["fit"] == "unmeasured"
     assert machine.ran("systemctl stop .*haproxy.service")
 
 
@@ -78,8 +78,8 @@ def test_check_names_a_replica_on_foreign_cpus(tmp_path: Path) -> None:
     unpinned(machine)
     look(node)
     verdict.report(node, seen)
-    assert node.outcome == "unfit"
-    assert "vllm@1.service" in (node.error or "")
+    assert node.record.outcome == "unfit"
+    assert "vllm@1.service" in (node.record.error or "")
 
 
 def test_node_that_does_not_serve_yet_has_no_finding_of_placement(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
     found, _ = nodes.settled(tmp_path)
     found.layout()
-    found.smoke = runs.smoke()
-    found.outcome = "live"
-    assert found.last_observation is not None
-    found.last_observation["notes"]["warm"] = {
+    found.record.smoke = runs.smoke()
+    found.record.outcome = "live"
+    assert found.record.state is not None
+    found.record.state["notes"]["warm"] = {
         n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")
     }
     return found
@@ -84,7 +84,7 @@ def test_same_result_is_recorded_once(node: Node) -> None:
 
 
 def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> None:
-    node.smoke_age_s = 7200.0
+    node.record.smoke_age_s = 7200.0
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
     assert host["record"]["outcome"] == "unclear"
@@ -94,8 +94,8 @@ def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> No
 def test_result_without_its_conditions_is_not_recorded_and_the_field_is_named(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert node.last_observation is not None
-    node.last_observation["nvml"] = {"unmeasured": "NVML did not answer"}
+    assert node.record.state is not None
+    node.record.state["nvml"] = {"unmeasured": "NVML did not answer"}
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
     assert_message(host["record"]["unmeasured"])
@@ -111,14 +111,14 @@ def test_record_that_cannot_be_written_costs_no_report(
 
 
 def test_mistake_of_ours_costs_no_report(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "requested", lambda _: 1 / 0)
+    monkeypatch.setattr(provenance, "requested", lambda *_: 1 / 0)
     host = ended(node)["hosts"]["n01"]
     assert "internal error, ZeroDivisionError" in host["record"]["unmeasured"]
     assert host["diagnosis"]["fired"] == []
 
 
 def test_node_without_a_result_has_neither(node: Node) -> None:
-    node.smoke = None
+    node.record.smoke = None
     host = ended(node)["hosts"]["n01"]
     assert "record" not in host
     assert "diagnosis" not in host
@@ -142,11 +142,11 @@ def test_regression_and_diagnosis_are_shown(
         store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
-    assert node.last_observation is not None
-    node.last_observation["nvml"]["driver_version"] = "580.159.03"
-    node.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
-    node.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
-    node.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}
+    assert node.record.state is not None
+    node.record.state["nvml"]["driver_version"] = "580.159.03"
+    node.record.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
+    node.record.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
+    node.record.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}
     run = ended(node)
     text = terminal(run)
     assert "DIFFERENT" in text
@@ -174,12 +174,12 @@ def accept(node: Node) -> None:
 
 def test_every_run_keeps_which_machine_a_node_is(node: Node) -> None:
     """For a power cycle when it no longer answers."""
-    node.smoke = None
-    assert node.last_observation is not None
-    node.last_observation["host"]["product_uuid"] = "4c4c4544-0053-4d10-8052-b6c04f373033"
-    node.last_observation["host"]["product_serial"] = "7SMR703"
+    node.record.smoke = None
+    assert node.record.state is not None
+    node.record.state["host"]["product_uuid"] = "4c4c4544-0053-4d10-8052-b6c04f373033"
+    node.record.state["host"]["product_serial"] = "7SMR703"
     ended(node)
-    node.last_observation = None
+    node.record.state = None
     ended(node)
     known = machines.known(store.directory(), "n01")
     assert str(known) == "UUID 4c4c4544-0053-4d10-8052-b6c04f373033, serial number 7SMR703"
@@ -191,9 +191,9 @@ def test_machine_that_cannot_be_kept_is_said_and_costs_no_report(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    node.smoke = None
-    assert node.last_observation is not None
-    node.last_observation["host"]["product_serial"] = "7SMR703"
+    node.record.smoke = None
+    assert node.record.state is not None
+    node.record.state["host"]["product_serial"] = "7SMR703"
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
     ended(node)

@@ -70,8 +70,8 @@ def measured(on: tuple[Node, Machine], *said: Said, **changes: Any) -> dict[str,
     # A verdict other than "pass" fails the stage.
     with suppress(StageFailed):
         make(node, "smoke")
-    assert node.smoke is not None
-    return node.smoke
+    assert node.record.smoke is not None
+    return node.record.smoke
 
 
 def outcome(found: dict[str, Any]) -> tuple[str, str]:

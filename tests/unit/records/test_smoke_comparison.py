@@ -67,15 +67,15 @@ def test_without_a_baseline_nothing_fails_and_that_is_said(
     node: Settled, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure(node, result(shifted(9.0)))
-    assert node[0].smoke is not None
-    assert node[0].smoke["comparison"]["outcome"] == "none"
+    assert node[0].record.smoke is not None
+    assert node[0].record.smoke["comparison"]["outcome"] == "none"
     assert_message(capsys.readouterr().err)
 
 
 def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
     accepted(node)
     measure(node, result(shifted(0.01)))
-    compared = (node[0].smoke or {})["comparison"]
+    compared = (node[0].record.smoke or {})["comparison"]
     assert (compared["outcome"], compared["baseline"]["by"]) == ("usual", "ops")
     assert all(one["inside"] for one in compared["metrics"].values())
 
@@ -104,7 +104,7 @@ def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Sett
     measure(node, replica("direct-1", 1.04))
     with raises_message(StageFailed):
         measure(node, replica("direct-1", 1.12))
-    compared = (node[0].smoke or {})["comparison"]["metrics"]
+    compared = (node[0].record.smoke or {})["comparison"]["metrics"]
     assert not compared["direct-1 tpot"]["inside"]
     assert compared["direct-0 tpot"]["value"] < 1
 
@@ -114,7 +114,7 @@ def test_replica_that_the_baseline_does_not_know_is_said_not_to_be_compared(node
     more = result()
     more["paths"]["direct-2"] = more["paths"]["direct-1"]
     measure(node, more)
-    assert_message((node[0].smoke or {})["comparison"]["why"])
+    assert_message((node[0].record.smoke or {})["comparison"]["why"])
 
 
 def test_a_faster_run_passes(node: Settled) -> None:
@@ -126,7 +126,7 @@ def test_another_load_is_held_against_nothing(node: Settled) -> None:
     accepted(node)
     other = result(shifted(9.0)) | {"request_rate": 12.0}
     measure(node, other)
-    assert "of another load" in (node[0].smoke or {})["comparison"]["why"]
+    assert "of another load" in (node[0].record.smoke or {})["comparison"]["why"]
 
 
 def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -> None:
@@ -154,7 +154,7 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
     accepted(node)
     with raises_message(StageFailed):
         measure(node, result(shifted(9.0), verdict="invalid", reasons=["client starved"]))
-    assert (node[0].smoke or {})["comparison"]["outcome"] == "none"
+    assert (node[0].record.smoke or {})["comparison"]["outcome"] == "none"
 
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:

@@ -18,16 +18,17 @@ from b200kit.node.lib import timestamp
 from b200kit.reprovision import fleet_limits, ledger
 from b200kit.reprovision.fleet_limits import Deferred, Safety
 from b200kit.reprovision.ledger import Held, Ledger
-from b200kit.run.node import Node, Run
+from b200kit.run.node import Node
+from b200kit.run.session import Session
 from tests.subtests import in_subtests
 
 NAMES = ("n1", "n2", "n3", "n4")
 
 
 @pytest.fixture(autouse=True)
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A run without nodes."""
-    here = Run("reprovision.py")
+    here = Session("reprovision.py")
     monkeypatch.setattr(fleet_limits, "RUN", here)
     monkeypatch.setattr(fleet_limits, "_YIELD_S", 0.0)
     return here
@@ -97,11 +98,11 @@ def test_floor_counts_nodes_that_serve(
 
 
 def test_node_that_left_the_run_before_it_was_seen_does_not_count_as_serving(
-    tmp_path: Path, run: Run
+    tmp_path: Path, run: Session
 ) -> None:
     run.nodes["n2"] = Node("n2", None, {})  # type: ignore[arg-type]
     assert may_go(safety(tmp_path), "n1", serves=True)
-    run.nodes["n2"].outcome = "unreachable"
+    run.nodes["n2"].record.outcome = "unreachable"
     assert not may_go(safety(tmp_path), "n1", serves=True)
 
 

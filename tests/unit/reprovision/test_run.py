@@ -38,7 +38,7 @@ def test_node_that_was_only_booting_is_left_alone(
 ) -> None:
     monkeypatch.setattr(Remote, "connect_fresh", lambda remote: None)
     assert not silent._may_begin(Transaction(silent.node.name))
-    assert (silent.node.outcome, silent.node.unreachable) == ("fit", None)
+    assert (silent.node.record.outcome, silent.node.unreachable) == ("fit", None)
 
 
 def test_node_that_still_does_not_answer_is_taken_out(

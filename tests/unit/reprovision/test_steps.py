@@ -45,7 +45,7 @@ def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
     def run_now(node: Node, step: pipeline.Step) -> None:
         ran.append(step.name)
         if len(ran) > len(pipeline.STEPS):
-            node.outcome = "red"
+            node.record.outcome = "red"
 
     monkeypatch.setattr(operation_steps, "run_now", run_now)
     every = [step.name for step in pipeline.STEPS]
@@ -59,13 +59,13 @@ def test_node_that_was_rebooted_on_the_way_is_admitted_to_its_new_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _ = nodes.bare(tmp_path)
-    node.last_observation = {"host": {"boot_id": "one"}}
+    node.record.state = {"host": {"boot_id": "one"}}
     called: list[str] = []
 
     def run_now(node: Node, step: pipeline.Step) -> None:
         called.append(step.name)
         if step.run is pipeline.Checkpoint.REBOOT:
-            node.last_observation = {"host": {"boot_id": "two"}}
+            node.record.state = {"host": {"boot_id": "two"}}
 
     monkeypatch.setattr(operation_steps, "run_now", run_now)
     provision.run(node, after_boot=lambda: called.append("admitted"))

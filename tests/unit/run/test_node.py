@@ -15,9 +15,11 @@ from b200kit.node.lib.error_line import cause
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.operations.gate import conclude
+from b200kit.records import end_of_run
 from b200kit.report import files
-from b200kit.run.node import Node, Run, StageFailed, duration
+from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import AS_ROOT
+from b200kit.run.session import Session
 from b200kit.stages import pipeline
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -47,8 +49,8 @@ def test_failure_keeps_its_stage_and_cause(node: Node, outcome: str) -> None:
 def test_first_failure_stands(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.fail("gate", "GPU 2 has no NVLink", outcome="red")
     node.fail("operation", "failed; see the lines above")
-    assert (node.outcome, node.failed_stage) == ("red", "gate")
-    assert_message(node.error, capsys.readouterr().err)
+    assert (node.record.outcome, node.record.stage) == ("red", "gate")
+    assert_message(node.record.error, capsys.readouterr().err)
 
 
 def test_progress_goes_to_stderr_with_the_time_it_took(
@@ -78,8 +80,8 @@ def test_stage_says_whether_it_changed_anything(node: Node) -> None:
         pass
     with node.stage("driver") as entry:
         entry["changes"] += ["one", "two"]
-    assert [stage["status"] for stage in node.stages] == ["ok", "changed"]
-    assert node.changes == 2
+    assert [stage["status"] for stage in node.record.stages] == ["ok", "changed"]
+    assert node.record.changes == 2
 
 
 def test_stage_that_needs_a_connection_says_that_there_is_none(node: Node) -> None:
@@ -92,7 +94,7 @@ def test_live_node_says_its_changes(tmp_path: Path, capsys: pytest.CaptureFixtur
     with node.stage("host") as entry:
         entry["changes"].append("one")
     conclude(node)
-    assert node.outcome == "live"
+    assert node.record.outcome == "live"
     assert "LIVE        1 change\n" in capsys.readouterr().err
 
 
@@ -100,7 +102,7 @@ def test_live_node_without_a_change_says_age_and_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, _ = settled(tmp_path)
-    node.smoke_age_s = 192.0
+    node.record.smoke_age_s = 192.0
     assert node.remote is not None
     node.remote.commands = 3
     conclude(node)
@@ -116,10 +118,11 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
-    run = Run(entry="b200.py", nodes={"n01": node})
-    assert "canary-" not in json.dumps(run.to_json())
+    run = Session(entry="b200.py", nodes={"n01": node})
+    record = run.head() | {"hosts": dict(end_of_run.hosts(run.nodes, run.id))}
+    assert "canary-" not in json.dumps(record)
     assert "canary-" not in repr(node) + repr(run) + str(node.secrets)
-    files.write(run.to_json(), tmp_path / "reports")
+    files.write(record, tmp_path / "reports")
     paths = [path for path in (tmp_path / "reports").rglob("*.*") if path.is_file()]
     raw = [(path, path.read_bytes()) for path in paths]
     written = [str(gzip.decompress(r) if p.suffix == ".gz" else r) for p, r in raw]
@@ -129,9 +132,10 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
 
 def test_record_is_plain_json_with_its_hosts_in_order(tmp_path: Path) -> None:
     nodes = {name: Node(name, spec(tmp_path)) for name in ("n02", "n01")}
-    record = json.loads(json.dumps(Run(entry="b200.py", nodes=nodes).to_json()))
+    run = Session(entry="b200.py", nodes=nodes)
+    record = json.loads(json.dumps(run.head()))
     assert record["schema"] == "b200kit/run/1"
-    assert list(record["hosts"]) == ["n01", "n02"]
+    assert list(dict(end_of_run.hosts(nodes, run.id))) == ["n01", "n02"]
     assert record["controller"]["commands"] == 0
     assert record["ended_at"] >= record["started_at"]
 
@@ -146,7 +150,7 @@ def test_layout_that_cannot_be_is_a_failure_of_the_stage(node: Node) -> None:
     ("entry", "changes"), [("b200.py", True), ("smoke.py", True), ("check.py", False)]
 )
 def test_only_check_leaves_the_nodes_unlocked(entry: str, changes: bool) -> None:
-    assert Run(entry=entry).changes_nodes is changes
+    assert Session(entry=entry).changes_nodes is changes
 
 
 @in_subtests(
@@ -169,7 +173,7 @@ def test_span_is_said_as_a_person_does(seconds: float, said: str) -> None:
 
 def test_secret_shows_only_that_it_exists() -> None:
     secret = Secret(b"canary")
-    assert f"{secret} {secret!r} {[secret]} {vars(Run(entry=''))}".count("canary") == 0
+    assert f"{secret} {secret!r} {[secret]} {vars(Session(entry=''))}".count("canary") == 0
     assert secret.reveal() == b"canary"
 
 
@@ -199,7 +203,7 @@ def test_layout_is_made_once_for_an_observation_and_a_spec(
         return place(*arguments)
 
     monkeypatch.setattr(layouts, "place", noting)
-    node._placed = None
+    node._placed = ([], None, None)
     first = node.layout()
     assert node.layout() == first
     assert len(made) == 1

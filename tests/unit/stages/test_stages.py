@@ -481,9 +481,9 @@ def test_what_does_not_touch_the_servers_is_not_measured_again(
 def test_last_result_is_shown_with_its_age(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     assert planned(node, "smoke") == []
-    assert node.smoke is not None
-    assert node.smoke["verdict"] == "pass"
-    assert node.smoke_age_s is not None
+    assert node.record.smoke is not None
+    assert node.record.smoke["verdict"] == "pass"
+    assert node.record.smoke_age_s is not None
 
 
 @pytest.mark.parametrize("verdict", ["fail", "invalid"])
@@ -511,8 +511,8 @@ def test_measurement_that_is_none_says_why(tmp_path: Path) -> None:
 
 def test_summary_tells_each_metric_under_its_own_name(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
-    node.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
-    node.smoke["conditions"] = {"stand_in": True}
+    node.record.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
+    node.record.smoke["conditions"] = {"stand_in": True}
     message = smoke.summary(node)
     assert_message(message)
 

@@ -63,7 +63,7 @@ def of(node: Node) -> Power:
     bmc = bmc_of(node)
     module = import_module(_MODULES[bmc.protocol])
     power: Power = module.Controller(bmc, node.secrets["bmc.password"])
-    seen = machines.of_state(node.last_observation)
+    seen = machines.of_state(node.record.state)
     if seen == Machine():
         seen = machines.known(store.directory(node.spec.records), node.name)
     why = refusal(machines.machine(bmc.uuid, bmc.serial), seen, power.machine())

@@ -148,7 +148,7 @@ def _node(
     if remembered:
         kept.keep(store.directory(node.spec.records), node.name, state)
     else:
-        node.last_observation = state
+        node.record.state = state
     return node
 
 
