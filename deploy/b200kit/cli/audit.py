@@ -15,7 +15,7 @@ from b200kit.report.document import mapping, read
 from b200kit.report.files import stored
 from b200kit.reprovision import audit, copy_comparison, ledger
 from b200kit.run import chain, console
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 _FOLDER = click.option(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 # What boards say that nobody gave a number of their own (SMBIOS 3.7, 7.2.1: all bits 0 or 1; the
 # others are defaults of board firmware).

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from b200kit.node.lib import cpulist
 from b200kit.report.document import Unmeasured, clean, read, show
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,4})")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from b200kit.run import chain
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 SCHEMA = "b200kit/audit/1"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from b200kit.inventory.keys.kept import Kept
 from b200kit.reprovision import ledger, transaction
 from b200kit.run import kept
-from b200kit.run.file_names import safe_name
 from b200kit.run.kept import Leaving
 from b200kit.run.node import StageFailed
+from b200kit.run.places import safe_name
 
 
 def prune(evidence: Path, transactions: Path, asked: Kept) -> str:

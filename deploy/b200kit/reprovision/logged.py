@@ -11,7 +11,7 @@ from typing import Any
 from b200kit.reprovision.states import State
 from b200kit.run import jsonl
 from b200kit.run.chain import Chain
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 _KEPT = ("kind", "tx", "after")
 Action = Mapping[str, Any]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib.durable_files import space_named, sync_directory
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 
 _BLOCK = 4096
 _POLL_S = 0.01

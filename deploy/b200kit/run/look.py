@@ -9,16 +9,21 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from threading import Thread, Timer
+from typing import IO, Any
 
 from b200kit.node.lib.error_line import cause
-from b200kit.run import bounded_process, observation, zipapp
+from b200kit.run import observation, zipapp
 
 _LIMIT_S = 120
 _MOST_BYTES = 4 << 20
 """Of an observation; one of eight GPUs has a tenth of it."""
+_ERROR_BYTES = 64 << 10
+_END_S = 5
 _NAME = re.compile(r"(?!-)[A-Za-z0-9_.@:%\[\]-]{1,255}")
 _OPTIONS = {
     "BatchMode": "yes",
@@ -131,9 +136,7 @@ def observe(
     given = b"" if password is None else password.encode() + b"\n"
     script = _script(observation.command(ask), len(program), password is not None, python)
     try:
-        answer = bounded_process.converse(
-            place.command(script), given + program, _LIMIT_S, _MOST_BYTES
-        )
+        answer = _converse(place.command(script), given + program, _LIMIT_S, _MOST_BYTES)
     except FileNotFoundError as error:
         raise NotSeen("failed", f"{error.filename} is not installed here") from None
     if answer.exceeded:
@@ -157,7 +160,7 @@ def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
     return _PYTHON.format(python=named) + body.format(program=program)
 
 
-def _why(place: Place, answer: bounded_process.Answer) -> NotSeen:
+def _why(place: Place, answer: _Answer) -> NotSeen:
     said = answer.err.strip()
     if place.destination is not None and answer.code == 255:
         for sign, text in _ENDS.items():
@@ -168,3 +171,60 @@ def _why(place: Place, answer: bounded_process.Answer) -> NotSeen:
         who = "sudo asks for a password: use --ask-sudo-password, or log in as root"
         return NotSeen("failed", who)
     return NotSeen("failed", cause(said.splitlines()))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """How it ended; *code* is None where its time was up, and *out* has at most the limit."""
+
+    code: int | None
+    out: bytes
+    err: str
+    exceeded: bool
+
+
+def _converse(command: Sequence[str], stdin: bytes, limit_s: float, most_bytes: int) -> _Answer:
+    """Run *command* with *stdin*, and end it when it prints too much or its time is up."""
+    errors: list[bytes] = []
+    late: list[bool] = []
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+
+        def end() -> None:
+            late.append(True)
+            process.kill()
+
+        timer = Timer(limit_s, end)
+        timer.start()
+        helpers = [
+            Thread(target=_feed, args=(process.stdin, stdin), daemon=True),
+            Thread(target=lambda: errors.append(_drained(process.stderr)), daemon=True),
+        ]
+        for helper in helpers:
+            helper.start()
+        out = process.stdout.read(most_bytes + 1) if process.stdout else b""
+        exceeded = len(out) > most_bytes
+        if exceeded:
+            process.kill()
+        code = process.wait()
+        timer.cancel()
+        for helper in helpers:
+            helper.join(_END_S)
+    err = b"".join(errors).decode("utf-8", "replace")
+    return _Answer(None if late else code, out[:most_bytes], err, exceeded)
+
+
+def _feed(pipe: IO[bytes] | None, content: bytes) -> None:
+    if pipe is not None:
+        with suppress(OSError), pipe:
+            pipe.write(content)
+
+
+def _drained(pipe: IO[bytes] | None) -> bytes:
+    """The beginning of what is said; the rest is read and dropped, so that nothing waits."""
+    if pipe is None:
+        return b""
+    kept = pipe.read(_ERROR_BYTES)
+    while pipe.read(_ERROR_BYTES):
+        pass
+    return kept

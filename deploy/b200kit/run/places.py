@@ -2,11 +2,13 @@
 
 A wheel carries `templates/` and the engines' locks inside the package; in a checkout they stand at
 the top. What runs leave (reports, records, transactions, evidence) goes to the checkout, or to the
-working directory where there is none.
+working directory where there is none. There they have file names that no name of a host breaks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -17,8 +19,18 @@ TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
 STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def home() -> Path:
     """The directory that relative places of an inventory are in."""
     return _CHECKOUT if IN_CHECKOUT else Path.cwd()
+
+
+def safe_name(name: str) -> str:
+    """Return `name` as a file name; one that had to change gets a digest, so none collide."""
+    safe = _UNSAFE.sub("_", name).lstrip(".")[:60]
+    if safe == name and safe:
+        return safe
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe or 'unnamed'}-{digest}"

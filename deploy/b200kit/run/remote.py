@@ -2,6 +2,10 @@
 
 Stages know nothing of pyinfra but this. Everything that goes wrong is a RemoteError with one line;
 nothing is printed, and what goes over stdin is shown by nothing.
+
+What a node prints for one command has a limit: a broken node must not fill the controller. pyinfra
+keeps every line that arrives as an object of its own, so that 60 MB of line ends take gigabytes.
+Lines are handed to it until the limit, and the channel is closed there.
 """
 
 from __future__ import annotations
@@ -9,14 +13,14 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
-from paramiko import SSHClient, SSHException
+from paramiko import Channel, SSHClient, SSHException
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
@@ -24,13 +28,24 @@ from pyinfra.api.host import Host
 from b200kit.node.lib import compiled
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
-from b200kit.run import bounded_output, observation, zipapp
-from b200kit.run.bounded_output import BoundedClient
+from b200kit.run import observation, zipapp
 
 INSTALLED = compiled.INSTALLED
 ACTING = "/run/b200kit/acting.lock"
 """Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
 MAKE_ACTING = f"(umask 077; mkdir -p -m 755 {PurePath(ACTING).parent}; : >>{ACTING})"
+_BYTES = 4 << 20
+"""Most that a command prints, stdout and stderr together; an observation has a tenth of it."""
+_LINES = 50_000
+"""Most lines among these: apt's log of a whole installation has a few thousand."""
+_PIECE = 32_768
+# Lines after which pyinfra asks a person for a password and waits (its connectors/util.py): a run
+# has nobody to ask, and a node must not make it wait.
+_ASKS = ("sudo: a password is required", "sudo-rs: interactive authentication is required")
+_REFUSED = (
+    "b200kit: sudo asks for a password on the node: let the user in without one "
+    "(NOPASSWD: ALL in sudoers), or log in as root"
+)
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
@@ -61,7 +76,7 @@ class Remote:
         command: str,
         stdin: str | None = None,
         timeout: int | None = None,
-        most_bytes: int = bounded_output.BYTES,
+        most_bytes: int = _BYTES,
     ) -> Result:
         """Run *command* with sh; raises only when node or connection fail, or when time is up.
 
@@ -84,7 +99,7 @@ class Remote:
             raise RemoteError(f"connection lost: {error or type(error).__name__}") from None
         if client is not None and client.exceeded:
             raise RemoteError(
-                f"it printed more than {most_bytes} bytes or {bounded_output.LINES} lines for one "
+                f"it printed more than {most_bytes} bytes or {_LINES} lines for one "
                 "command and was cut off: the node is broken or not what it says"
             )
         lines = tuple(line.line for line in output)
@@ -119,7 +134,7 @@ class Remote:
         arguments: str,
         stdin: str | None = None,
         timeout: int | None = None,
-        most_bytes: int = bounded_output.BYTES,
+        most_bytes: int = _BYTES,
     ) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
         result = self.attempt_program(arguments, stdin, timeout, most_bytes)
@@ -132,7 +147,7 @@ class Remote:
         arguments: str,
         stdin: str | None = None,
         timeout: int | None = None,
-        most_bytes: int = bounded_output.BYTES,
+        most_bytes: int = _BYTES,
     ) -> Result:
         """Run the node program; where it is missing, it is first put into /run/b200kit."""
         command = _with_program(arguments)
@@ -257,3 +272,61 @@ def _with_program(arguments: str) -> str:
         f'echo "{digest}  $p" | sha256sum -c --status 2>/dev/null && '
         f"exec python3 -I $p {arguments}; done; echo '{_ABSENT}'"
     )
+
+
+class BoundedClient:
+    """An SSH client as pyinfra's connector uses it to run one command; `exceeded` says the rest."""
+
+    def __init__(self, client: SSHClient, limit: int) -> None:
+        self._client = client
+        self._bytes, self._lines = limit, _LINES
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the command was cut off because it printed too much."""
+        return self._bytes < 0 or self._lines < 0
+
+    def exec_command(self, *args: Any, **kwargs: Any) -> tuple[Any, BoundedLines, BoundedLines]:
+        """As paramiko's; the lines of both outputs count against one limit."""
+        stdin, stdout, stderr = self._client.exec_command(*args, **kwargs)
+        channel: Channel = stdout.channel
+        del stderr
+        return (
+            stdin,
+            BoundedLines(channel, channel.recv, self._take),
+            BoundedLines(channel, channel.recv_stderr, self._take),
+        )
+
+    def _take(self, piece: bytes) -> bool:
+        self._bytes -= len(piece)
+        self._lines -= piece.count(b"\n")
+        return not self.exceeded
+
+
+@dataclass(frozen=True)
+class BoundedLines:
+    """One output of a command, line by line; bytes that are no UTF-8 are shown as such."""
+
+    channel: Channel
+    receive: Callable[[int], bytes]
+    take: Callable[[bytes], bool]
+
+    def __iter__(self) -> Iterator[str]:
+        """Lines without their ends, until the output ends or *take* refuses a piece."""
+        begun: list[bytes] = []
+        while piece := self.receive(_PIECE):
+            if not self.take(piece):
+                self.channel.close()
+                return
+            head, *rest = piece.split(b"\n")
+            begun.append(head)
+            for part in rest:
+                yield _text(begun)
+                begun = [part]
+        if any(begun):
+            yield _text(begun)
+
+
+def _text(parts: list[bytes]) -> str:
+    line = b"".join(parts).decode(errors="replace")
+    return _REFUSED if line.strip() in _ASKS else line

@@ -10,9 +10,8 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import timestamp
 from b200kit.report.files import write_text
-from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node, StageFailed
-from b200kit.run.places import home
+from b200kit.run.places import home, safe_name
 from b200kit.run.session import RUN
 from b200kit.tuning import fragment
 from b200kit.tuning.candidates import Parse

@@ -13,7 +13,7 @@ from b200kit.cli.audit import INTACT, command
 from b200kit.reprovision import audit, ledger
 from b200kit.reprovision.ledger import Ledger
 from b200kit.run import chain
-from b200kit.run.file_names import safe_name
+from b200kit.run.places import safe_name
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 

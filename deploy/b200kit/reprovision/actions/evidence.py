@@ -22,9 +22,8 @@ from b200kit.node.lib import durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
 from b200kit.reprovision import kept_evidence, ledger
 from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
-from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node
-from b200kit.run.places import home
+from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
 
 VARIABLE = "B200_EVIDENCE"
