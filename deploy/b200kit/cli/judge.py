@@ -14,6 +14,7 @@ from b200kit.catalog.recognised import on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.plausible import plausible
 from b200kit.records import archive, examples
 from b200kit.records.expected import by_hardware
@@ -69,9 +70,9 @@ def command(
     verdict = judge_vetted(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
-        console.document(verdict.to_json())
+        console.document(unstructure(verdict))
         return verdict.exit_status
-    host["verdict"] = verdict.to_json()
+    host["verdict"] = unstructure(verdict)
     found = check_lines(shown, host, colour=False, matrix=topology)
     console.out(*(_framed(examples.load(named), found) if named else found))
     return verdict.exit_status

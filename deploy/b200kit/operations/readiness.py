@@ -16,6 +16,7 @@ from b200kit.converge.stage import nominal_layout, unavailable
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.node.state.advice import of as advice
@@ -42,7 +43,7 @@ def report(node: Node, observer: Observer) -> None:
     with node.stage("ready"):
         verdict = judged(node, observer, always=True)
     node.outcome = _OUTCOMES.get(verdict.fit, verdict.fit)
-    node.verdict = verdict.to_json()
+    node.verdict = unstructure(verdict)
     node.error = verdict.blocking[0].summary if verdict.blocking else None
 
 
@@ -57,7 +58,7 @@ def require(node: Node, observer: Observer) -> None:
     if verdict.fit == "fit":
         return
     node.stages[-1]["status"] = "failed"
-    node.verdict = verdict.to_json()
+    node.verdict = unstructure(verdict)
     first, *others = verdict.blocking
     node.fail("ready", f"{line(first)}. Nothing was changed")
     for finding in others:

@@ -21,6 +21,7 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state import view
 from b200kit.records.proofs import understood
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
@@ -86,7 +87,7 @@ def _files(name: str, found: Sanitised) -> dict[str, str]:
         "bundle.json": dumps(about),
         "expectation.json": dumps(found.expectation),
         "state.json": dumps({**found.state, "provenance": origin}),
-        "verdict.json": dumps(judge(found.expectation, found.state).to_json()),
+        "verdict.json": dumps(unstructure(judge(found.expectation, found.state))),
     }
 
 

@@ -6,6 +6,7 @@ import time
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.checks.serving import running
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -102,7 +103,7 @@ def _through(node: Node, ledger: Ledger) -> Transaction:
 
 
 def _begin(node: Node, ledger: Ledger) -> None:
-    found = [finding.to_json() for finding in node.findings]
+    found = [unstructure(finding) for finding in node.findings]
     ledger.begin(found, circuit_breaker.cause(node.findings), node.spec.reason or "")
 
 

@@ -14,7 +14,7 @@ import pytest
 from b200kit import cli
 from b200kit.node.proof import signature
 from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Proof, Rules, Serving, issued
+from b200kit.node.proof.document import Proof, ProofRules, ServingNow, issued
 from b200kit.node.proof.evidence import Evidence
 from b200kit.records import store
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof:
     """A valid proof, issued so many seconds ago."""
     now = Now("4f0c3b6e-0f5b", 1000.0, time.time() - age_s)
-    made = issued(None, [LOOK], Serving((0, 1), 8), now, Rules(node, {}, ["look"]))
+    made = issued(None, [LOOK], ServingNow((0, 1), 8), now, ProofRules(node, {}, ["look"]))
     return Proof(**{**vars(made), "sequence": sequence})
 
 

@@ -14,9 +14,11 @@ from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, managed_files
+from b200kit.node.lib.documents import structure
 from b200kit.node.state import watch
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.watch import Look
 from tests.unit import serving_document, states
 from tests.unit.states import State
 
@@ -213,7 +215,7 @@ def test_replays_count_by_the_minute_and_take_nothing_out(
     assert found(tmp_path) == []
     now[0], node["gpus"][5]["pcie"]["replays"] = 60.0, 10**6 + 9
     assert found(tmp_path) == [("replays.rate", [1])]
-    assert watch.out(watch.faults_of(looks(tmp_path)), TAKES_OUT) == {}
+    assert watch.out(structure(Look, looks(tmp_path)).faults, TAKES_OUT) == {}
     now[0] = 120.0
     assert found(tmp_path) == []
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.content.findings import each_once, groups_of
 from b200kit.report.html.page import render
 from tests.messages import assert_message
@@ -204,7 +205,7 @@ def judged(state: dict[str, Any]) -> dict[str, Any]:
     verdict = judge(states.expectation(), state)
     return (
         records.live()
-        | {"outcome": verdict.fit, "state": state, "verdict": verdict.to_json()}
+        | {"outcome": verdict.fit, "state": state, "verdict": unstructure(verdict)}
         | {"expectation": states.expectation()}
     )
 

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.metrics import latency_bounds
 from b200kit.node.metrics.exposition import Family, Sample
 from b200kit.node.state import watch
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Outcome, Standing
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 
 REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
 """Why a replica is out of the gateway."""
 STANDINGS = ("valid", "expiring", "expired", "absent")
 RESULTS = ("pass", "fail", "unmeasured")
 _OF_OUTCOME = {
-    Outcome.WRONG.value: "wrong_answers",
-    Outcome.NO_ANSWER.value: "no_answer",
-    Outcome.STALLED.value: "no_answer",
-    Outcome.SLOW.value: "slow",
+    ProbeOutcome.WRONG.value: "wrong_answers",
+    ProbeOutcome.NO_ANSWER.value: "no_answer",
+    ProbeOutcome.STALLED.value: "no_answer",
+    ProbeOutcome.SLOW.value: "slow",
 }
 GPU_READINGS = (
     ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
@@ -76,19 +77,13 @@ class Known:
         readable = isinstance(found, Mapping) and "unmeasured" not in found
         return found if isinstance(found, Mapping) and readable else {}
 
-    @property
-    def look(self) -> Mapping[str, Any]:
-        """The last look of this boot; empty where there is none."""
-        found = self.note("watch")
-        return found if found.get("schema") == watch.SCHEMA else {}
-
-    @property
-    def faults(self) -> list[Fault]:
-        """What it knows; empty where it cannot be read, for which `reading_present` stands."""
+    @cached_property
+    def look(self) -> Look | None:
+        """The last look of this boot; None where none is there that is understood."""
         try:
-            return watch.faults_of(self.look)
-        except ValueError:
-            return []
+            return documents.structure(Look, self.note("watch"))
+        except documents.Malformed:
+            return None
 
 
 def families(known: Known) -> list[Family]:
@@ -104,7 +99,7 @@ def _one(name: str, text: str, value: float, **labels: object) -> Family:
 def _head(known: Known) -> Iterator[Family]:
     yield _one("build_info", "Version of b200kit's node program.", 1, version=known.version)
     marked, quarantined = (known.notes.get(n) is not None for n in ("watchdog_mark", "quarantine"))
-    in_service = known.look.get("in_service") is True and not quarantined
+    in_service = known.look is not None and known.look.in_service and not quarantined
     yield _one(
         "node_in_service", "Last look found it in service: 1; or 0, also if unknown.", in_service
     )
@@ -147,14 +142,13 @@ def _readings(known: Known) -> Iterator[Family]:
         "Whether a reading is there and can be read.",
         tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
     )
-    if took := known.look.get("took_s"):
-        yield _one("look_duration_seconds", "How long the last look took.", took)
+    if known.look:
+        yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
 
 
 def _look_time(known: Known) -> float | None:
     """By the seconds since the boot: a clock that was stepped makes no look older or younger."""
-    began = known.look.get("boot_s")
-    return known.now - (known.boot_s - began) if isinstance(began, int | float) else None
+    return known.now - (known.boot_s - known.look.boot_s) if known.look else None
 
 
 def _moment(stamp: object) -> float | None:
@@ -167,9 +161,9 @@ def _moment(stamp: object) -> float | None:
 def _faults(known: Known) -> Iterator[Family]:
     if not known.look:
         return
-    confirmed = [fault for fault in known.faults if fault.confirmed]
+    confirmed = known.look.confirmed
     yield _one("faults_confirmed", "Faults that count, as of the last look.", len(confirmed))
-    waiting = len(known.faults) - len(confirmed)
+    waiting = len(known.look.faults) - len(confirmed)
     yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
     named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
     yield Family(
@@ -197,7 +191,7 @@ def reason(note: Mapping[str, Any]) -> str | None:
     """Why a replica is out of the gateway, a word of REASONS; None where it is in."""
     if "unmeasured" in note or not note:
         return "unknown"
-    standing = Standing.of(note)
+    standing = ReplicaState.of(note)
     if standing.given_up:
         return "given_up"
     if standing.held:
@@ -214,7 +208,7 @@ def _replicas(known: Known) -> Iterator[Family]:
     ]
     text = "Whether the watchdog keeps a replica out of the gateway for a reason."
     yield Family("b200_replica_out", text, tuple(states))
-    ejections = [(index, Standing.of(_standing_note(known, index)).ejections) for index in out]
+    ejections = [(index, ReplicaState.of(_standing_note(known, index)).ejections) for index in out]
     text = "How often the watchdog ejected a replica within its window."
     rows = tuple(({"replica": index}, float(len(times))) for index, times in ejections)
     yield Family("b200_replica_ejections", text, rows)
@@ -293,8 +287,8 @@ def _record(known: Known) -> Iterator[Family]:
 
 def _gpus(known: Known) -> Iterator[Family]:
     """What the last look read of each GPU."""
-    gpus = [one for one in known.look.get("gpus") or [] if isinstance(one, Mapping)]
+    gpus = known.look.gpus if known.look else ()
     for name, text, key, factor in GPU_READINGS:
         rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]
-        known_rows = tuple((la, v * factor) for la, v in rows if isinstance(v, int | float))
+        known_rows = tuple((la, v * factor) for la, v in rows if v is not None)
         yield Family(f"b200_gpu_{name}", text, known_rows)

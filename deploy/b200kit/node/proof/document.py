@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
-class Rules:
+class ProofRules:
     """How long evidence of each kind holds (s), which kinds are required, and of which node.
 
     *expiring_share*: the last part of that time, in which a proof is called expiring.
@@ -37,7 +37,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingNow:
     """What serves: replicas by index, and their GPUs by number."""
 
     replicas: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class Proof:
     sequence: int
     evidence: tuple[Evidence, ...]
     clock: Clock
-    serving: Serving = Serving()
+    serving: ServingNow = ServingNow()
     expiring_share: float = 0.2
     served: float = 0.0
     proven: float = 0.0
@@ -155,7 +155,7 @@ def _parsed(document: Mapping[str, Any]) -> Proof:
         sequence=int(document["sequence"]),
         evidence=tuple(Evidence.from_json(entry) for entry in document["evidence"]),
         clock=Clock.from_json(document["clock"]),
-        serving=Serving(tuple(map(int, serving["replicas"])), int(serving["gpus"])),
+        serving=ServingNow(tuple(map(int, serving["replicas"])), int(serving["gpus"])),
         expiring_share=float(document["expiring_share"]),
         served=float(counted["served"]),
         proven=float(counted["proven"]),
@@ -164,7 +164,11 @@ def _parsed(document: Mapping[str, Any]) -> Proof:
 
 
 def issued(
-    before: Proof | None, found: Sequence[Evidence], serving: Serving, now: Now, rules: Rules
+    before: Proof | None,
+    found: Sequence[Evidence],
+    serving: ServingNow,
+    now: Now,
+    rules: ProofRules,
 ) -> Proof:
     """The proof after a look: what was found now, and what still holds of the one before."""
     known = {one.kind: one for one in before.evidence} if before else {}

@@ -24,7 +24,7 @@ trains for seconds, and `watchdog.clear` looks end a fault."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class MendRules:
     """*mends*: levels that the inventory allows. At most *mend_most* within *mend_window_s*."""
 
     mends: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Due:
+class MendDue:
     """A service to restart, why, and the replicas that must be out and idle before."""
 
     unit: str
@@ -42,7 +42,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Tries:
+class MendTries:
     """When services were restarted: seconds since the boot *boot_id*."""
 
     boot_id: str
@@ -53,7 +53,7 @@ class Tries:
         return {"schema": SCHEMA, **asdict(self), "times": list(self.times)}
 
     @classmethod
-    def of(cls, document: object, boot_id: str) -> Tries:
+    def of(cls, document: object, boot_id: str) -> MendTries:
         """Those of this boot. Raises ValueError where it is not understood."""
         if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
             raise ValueError(f"it is no document of schema {SCHEMA}")
@@ -65,20 +65,20 @@ class Tries:
         return cls(boot_id, tuple(times))
 
 
-def due(faults: Collection[Fault], takes_out: Collection[str], rules: Rules) -> list[Due]:
+def due(faults: Collection[Fault], takes_out: Collection[str], rules: MendRules) -> list[MendDue]:
     """What confirmed faults ask to be restarted, each service once; the rest is for others.
 
     A fault that takes no replica out is not mended: its replicas would be in use.
     """
-    found: dict[str, Due] = {}
+    found: dict[str, MendDue] = {}
     for fault in faults if LEVEL in rules.mends else ():
         unit, asks = fault.finding.part, fault.finding.action is Action.RESTART_SERVICE
         if asks and unit in SERVICES and watch.out([fault], takes_out):
-            found.setdefault(unit, Due(unit, fault.finding.summary, fault.replicas))
+            found.setdefault(unit, MendDue(unit, fault.finding.summary, fault.replicas))
     return list(found.values())
 
 
-def refusal(tries: Tries, rules: Rules, now: float, looked: float) -> str | None:
+def refusal(tries: MendTries, rules: MendRules, now: float, looked: float) -> str | None:
     """Why nothing may be restarted now; "" where it is only too early to know. None: it may.
 
     *looked*: when the last look began, seconds since the boot.
@@ -89,7 +89,7 @@ def refusal(tries: Tries, rules: Rules, now: float, looked: float) -> str | None
     return "" if recent and looked < recent[-1] + SETTLES_S else None
 
 
-def tried(tries: Tries, rules: Rules, now: float) -> Tries:
+def tried(tries: MendTries, rules: MendRules, now: float) -> MendTries:
     """One more; those that the window has left behind are forgotten."""
     kept: Sequence[float] = [at for at in tries.times if now - at < rules.mend_window_s]
-    return Tries(tries.boot_id, (*kept, now))
+    return MendTries(tries.boot_id, (*kept, now))

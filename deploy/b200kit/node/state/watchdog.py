@@ -1,8 +1,8 @@
 """When the watchdog ejects a replica, repairs it, lets it back, and gives up. Pure.
 
 `before` says what to do about a replica from what its unit shows, `after` from what a probe found.
-What is remembered in between is a `Standing`, which outlives the watchdog: every step can be taken
-again, so one that was killed in the middle goes on from there.
+What is remembered in between is a `ReplicaState`, which outlives the watchdog: every step can be
+taken again, so one that was killed in the middle goes on from there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ABANDONED = "it ended too often, and systemd does not start it any more"
 
 
 @dataclass(frozen=True)
-class Rules:
+class WatchdogRules:
     """How the watchdog judges.
 
     Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
@@ -44,7 +44,7 @@ class Rules:
     slower: Annotated[float, Range(1, above=True)] = 3.0
 
 
-class Outcome(str, Enum):
+class ProbeOutcome(str, Enum):
     """What came of a probe."""
 
     ANSWERED = "answered"
@@ -62,7 +62,7 @@ class Outcome(str, Enum):
     REFUSED = "refused"
 
 
-class Step(str, Enum):
+class ReplicaStep(str, Enum):
     """What is to be done now."""
 
     LEAVE = "leave"
@@ -76,7 +76,7 @@ class Step(str, Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReplicaUnit:
     """A replica's unit: systemd's ActiveState, InvocationID, Result and ExecMainStatus."""
 
     active: str
@@ -105,7 +105,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReplicaState:
     """What is remembered of a replica.
 
     out: the watchdog took it out of the gateway and has not put it back. hung: the invocation of
@@ -133,7 +133,7 @@ class Standing:
         return {"schema": SCHEMA, **asdict(self), "ejections": list(self.ejections)}
 
     @classmethod
-    def of(cls, document: object) -> Standing:
+    def of(cls, document: object) -> ReplicaState:
         """Read one back; what is not understood is a replica of which nothing is remembered."""
         if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
             return cls()
@@ -155,51 +155,62 @@ class Standing:
         )
 
 
-def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
+def before(
+    standing: ReplicaState, observed: ReplicaUnit, rules: WatchdogRules, now: float
+) -> tuple[ReplicaState, ReplicaStep]:
     """What the unit alone calls for. One that somebody stopped, that starts or stops is left alone.
 
     One that ended by itself is active again, or systemd has given it up.
     """
     if standing.given_up:
-        return standing, Step.LEAVE
+        return standing, ReplicaStep.LEAVE
     if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
         hung = standing.out and observed.invocation == standing.hung
-        return standing, Step.REPAIR if hung else Step.PROBE
+        return standing, ReplicaStep.REPAIR if hung else ReplicaStep.PROBE
     if standing.out and standing.why == ABANDONED:
         # One more start did not help, and no other will: what it is started with is at fault.
-        return standing, Step.LEAVE
+        return standing, ReplicaStep.LEAVE
     if standing.out and observed.active == "failed":
         return eject(standing, observed, "its unit failed after a restart", rules, now)
     if observed.abandoned:
         return eject(standing, observed, ABANDONED, rules, now)
-    return standing, Step.LEAVE
+    return standing, ReplicaStep.LEAVE
 
 
 def after(
-    standing: Standing, observed: Seen, found: Outcome, why: str, rules: Rules, now: float
-) -> tuple[Standing, Step]:
+    standing: ReplicaState,
+    observed: ReplicaUnit,
+    found: ProbeOutcome,
+    why: str,
+    rules: WatchdogRules,
+    now: float,
+) -> tuple[ReplicaState, ReplicaStep]:
     """What a probe calls for."""
-    if found is Outcome.ANSWERED:
-        step = Step.ADMIT if standing.out else Step.LEAVE
+    if found is ProbeOutcome.ANSWERED:
+        step = ReplicaStep.ADMIT if standing.out else ReplicaStep.LEAVE
         return replace(standing, strikes=0), step
-    if found is Outcome.BUSY:
-        return replace(standing, strikes=0), Step.LEAVE
-    if found in (Outcome.REFUSED, Outcome.IN_DOUBT):
-        return standing, Step.LEAVE
-    strikes = rules.strikes if found in (Outcome.STALLED, Outcome.WRONG) else standing.strikes + 1
+    if found is ProbeOutcome.BUSY:
+        return replace(standing, strikes=0), ReplicaStep.LEAVE
+    if found in (ProbeOutcome.REFUSED, ProbeOutcome.IN_DOUBT):
+        return standing, ReplicaStep.LEAVE
+    strikes = (
+        rules.strikes
+        if found in (ProbeOutcome.STALLED, ProbeOutcome.WRONG)
+        else standing.strikes + 1
+    )
     if strikes < rules.strikes:
-        return replace(standing, strikes=strikes, why=why), Step.LEAVE
+        return replace(standing, strikes=strikes, why=why), ReplicaStep.LEAVE
     ejected, step = eject(standing, observed, why, rules, now)
     return replace(ejected, found=found.value), step
 
 
 def eject(
-    standing: Standing, observed: Seen, why: str, rules: Rules, now: float
-) -> tuple[Standing, Step]:
+    standing: ReplicaState, observed: ReplicaUnit, why: str, rules: WatchdogRules, now: float
+) -> tuple[ReplicaState, ReplicaStep]:
     """One ejection more: restarted, or given up where there were too many of late."""
     recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
-    fresh = Standing(
+    fresh = ReplicaState(
         out=True,
         out_of_rotation=standing.out_of_rotation,
         hung=observed.invocation,
@@ -207,16 +218,16 @@ def eject(
         why=why,
     )
     if len(recent) < rules.ejections:
-        return fresh, Step.REPAIR
-    return replace(fresh, given_up=True), Step.GIVE_UP
+        return fresh, ReplicaStep.REPAIR
+    return replace(fresh, given_up=True), ReplicaStep.GIVE_UP
 
 
-def hold(standing: Standing, why: str) -> Standing:
+def hold(standing: ReplicaState, why: str) -> ReplicaState:
     """Out of the gateway for a fault of the node, which no restart of the replica mends."""
     return replace(standing, out=True, held=why, why=why)
 
 
-def release(standing: Standing) -> Standing:
+def release(standing: ReplicaState) -> ReplicaState:
     """The fault is over: out until the next probe is answered."""
     return replace(standing, held="")
 
@@ -230,12 +241,14 @@ def describe(mark: object) -> str:
     return f"marked by {who} at {when}: {why}{evidence}; once it is repaired: rm {MARK}"
 
 
-def admitted(standing: Standing) -> Standing:
+def admitted(standing: ReplicaState) -> ReplicaState:
     """The standing of a replica that is back in the gateway; its ejections are remembered."""
-    return Standing(ejections=standing.ejections)
+    return ReplicaState(ejections=standing.ejections)
 
 
-def forgiven(standing: Standing) -> Standing:
+def forgiven(standing: ReplicaState) -> ReplicaState:
     """The standing once a person removed the mark: out, to be repaired as if for the first time."""
     why = "a person removed the mark"
-    return Standing(out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why)
+    return ReplicaState(
+        out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, worst
 from b200kit.report.document import items, mapping, read
 
@@ -50,4 +51,4 @@ class Tones:
 def tones_of(state: object, expectation: object, verdict: object) -> Tones:
     """By the verdict of a record; where it has none, by what the judgement says of its state."""
     judged = bool(items(read(verdict, "findings")))
-    return Tones(verdict if judged else judge(expectation, state).to_json())
+    return Tones(verdict if judged else unstructure(judge(expectation, state)))

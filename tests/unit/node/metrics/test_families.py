@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import exposition, latency_bounds
 from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.metrics.latency_bounds import Latency, bound
-from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Outcome, Standing
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from tests.lab.supply.programs import promtool
 from tests.subtests import in_subtests
 
@@ -34,7 +34,8 @@ SMOKE = {"verdict": "pass", "taken_at": EARLIER, "p99_ttft_ms": 80.0, "p95_itl_m
 def looked(**changes: Any) -> dict[str, Any]:
     """What a look two seconds ago left."""
     return {
-        "schema": watch.SCHEMA,
+        "schema": Look.schema,
+        "taken_at": EARLIER,
         "boot_s": 98.0,
         "took_s": 1.5,
         "in_service": True,
@@ -45,7 +46,7 @@ def looked(**changes: Any) -> dict[str, Any]:
 
 def standing(**changes: Any) -> dict[str, Any]:
     """What the watchdog remembers of a replica."""
-    return {**Standing(**changes).to_json(), "last": {"at": EARLIER}}
+    return {**ReplicaState(**changes).to_json(), "last": {"at": EARLIER}}
 
 
 def known(**notes: Any) -> Known:
@@ -101,7 +102,7 @@ def test_events_that_a_sink_waits_for_and_nobody_can_count_are_an_absent_reading
 
 
 def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
-    fault = Fault(LINK, (1,), AT, ("fault",), confirmed=True).to_json()
+    fault = unstructure(Fault(LINK, (1,), AT, ("fault",), confirmed=True))
     program = promtool()
     done = subprocess.run(
         [program.path, "check", "metrics"],
@@ -148,7 +149,7 @@ def test_what_is_absent_or_unreadable_is_not_healthy(
 
 
 def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
-    faults = [Fault(LINK, (1,), AT, ("fault",), confirmed=c).to_json() for c in (True, False)]
+    faults = [unstructure(Fault(LINK, (1,), AT, ("fault",), confirmed=c)) for c in (True, False)]
     said = lines(known(watch=looked(faults=faults)))
     labels = 'check="nvlink.links-up",group="nvlink",gpu="5",subject="GPU 5"'
     assert f"b200_fault_confirmed{{{labels}}} 1" in said
@@ -159,9 +160,9 @@ def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
     "changes, reason",
     [
         ({"out": True, "held": "GPU 5"}, "node_fault"),
-        ({"out": True, "found": Outcome.WRONG.value}, "wrong_answers"),
-        ({"out": True, "found": Outcome.SLOW.value}, "slow"),
-        ({"out": True, "found": Outcome.STALLED.value}, "no_answer"),
+        ({"out": True, "found": ProbeOutcome.WRONG.value}, "wrong_answers"),
+        ({"out": True, "found": ProbeOutcome.SLOW.value}, "slow"),
+        ({"out": True, "found": ProbeOutcome.STALLED.value}, "no_answer"),
         ({"out": True}, "failed"),
         ({"out": True, "given_up": True}, "given_up"),
     ],

@@ -8,14 +8,14 @@ import pytest
 
 from b200kit.node.proof import document
 from b200kit.node.proof.clock import Now, Steps
-from b200kit.node.proof.document import Proof, Rules, Serving, issued, parsed
+from b200kit.node.proof.document import Proof, ProofRules, ServingNow, issued, parsed
 from b200kit.node.proof.evidence import FAIL, PASS, UNMEASURED, Evidence
 from tests.subtests import in_subtests
 
 WALL = 1_795_611_600.0
 HERE = Now("boot-a", 1000.0, WALL)
-RULES = Rules("n01", {}, ("look", "latency"), 0.2, Steps(5.0, 600.0))
-TWO = Serving((0, 1), 8)
+RULES = ProofRules("n01", {}, ("look", "latency"), 0.2, Steps(5.0, 600.0))
+TWO = ServingNow((0, 1), 8)
 
 
 def look(result: str = PASS, **changes: object) -> Evidence:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.content import facts
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Topology
 from b200kit.report.content.topology import topology
@@ -71,7 +72,7 @@ def test_colours_are_those_of_the_verdict_in_the_record() -> None:
     state, expectation = states.healthy(), states.expectation()
     state["gpus"][3]["links"][7]["state"] = 0
     waiver = {"check": "nvlink.links", "owner": "o", "reason": "r", "until": "2026-12-01"}
-    verdict = judge({**expectation, "waivers": [waiver]}, state).to_json()
+    verdict = unstructure(judge({**expectation, "waivers": [waiver]}, state))
     assert topology(state, expectation).gpus[3].tone == BAD
     assert topology(state, expectation, verdict).gpus[3].tone == UNKNOWN
 

@@ -21,8 +21,8 @@ from b200kit.node.serving.watchdog.protocols import Acts
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state import mend
 from b200kit.node.state.event import Event
-from b200kit.node.state.mend import Due, Rules, Tries
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.mend import MendDue, MendRules, MendTries
+from b200kit.node.state.watch import Look
 
 FILE = "mends.json"
 WITHIN_S = 120.0
@@ -33,8 +33,8 @@ _EVERY_S = 1.0
 class Looks(Acts, Protocol):
     """What a mender needs of the node besides (b200kit/node/serving/watchdog/effects.py)."""
 
-    def faults(self) -> tuple[float, list[Fault]]:
-        """When the last look began, seconds since the boot, and what it left."""
+    def look(self) -> Look | None:
+        """What the last look left; None where that is not known."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Mender:
     replicas: Sequence[Watched]
     acts: Looks
     takes_out: Sequence[str]
-    rules: Rules
+    rules: MendRules
     directory: Path
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     # What it said last, so that it says it once.
@@ -59,15 +59,17 @@ class Mender:
 
     async def tick(self) -> None:
         """Restart what is due, if it may be."""
-        looked, faults = self.acts.faults()
-        for one in mend.due(faults, self.takes_out, self.rules):
-            if await self._may(one, looked):
+        look = self.acts.look()
+        if look is None:
+            return
+        for one in mend.due(look.faults, self.takes_out, self.rules):
+            if await self._may(one, look.boot_s):
                 with self.acts.no_rolling_restart() as free:
                     if free:
                         await self._restart(one)
                 return
 
-    async def _may(self, one: Due, looked: float) -> bool:
+    async def _may(self, one: MendDue, looked: float) -> bool:
         """Whether it is its turn; a breaker that is open is said once."""
         try:
             why = mend.refusal(self._tries(), self.rules, self.clock().seconds, looked)
@@ -88,7 +90,7 @@ class Mender:
             await asyncio.sleep(_EVERY_S)
         return True
 
-    async def _restart(self, one: Due) -> None:
+    async def _restart(self, one: MendDue) -> None:
         """Remember it first: a watchdog that is killed meanwhile has tried."""
         now = self.clock()
         tries = mend.tried(self._tries(), self.rules, now.seconds)
@@ -102,16 +104,16 @@ class Mender:
         kind = "mend.failed" if problem else "mend.done"
         self._say(kind, one, problem or "restarted; the next looks say whether it helped")
 
-    def _tries(self) -> Tries:
+    def _tries(self) -> MendTries:
         """What was restarted in this boot. Raises OSError or ValueError."""
         boot_id = self.clock().boot_id
         try:
             document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return Tries(boot_id)
-        return Tries.of(document, boot_id)
+            return MendTries(boot_id)
+        return MendTries.of(document, boot_id)
 
-    def _say(self, kind: str, one: Due, what: str) -> None:
+    def _say(self, kind: str, one: MendDue, what: str) -> None:
         """Once: for the journal, and the site."""
         line = f"{one.unit}: {what}"
         if line != self.said:

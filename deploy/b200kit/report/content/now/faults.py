@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from b200kit.node.lib import timestamp
-from b200kit.node.state import advice, watch, watchdog
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Standing
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.state import advice, watchdog
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.content.now.known import Clock, Known, Point
-from b200kit.report.document import Unmeasured, clean, duration, mapping, number, read, show
+from b200kit.report.document import Unmeasured, clean, duration, mapping, read, show
 
 Entry = dict[str, object]
 """A replica in a standing document."""
@@ -37,7 +37,7 @@ def replicas_out(
 
 def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: Clock) -> Point:
     document = read(standing, "watchdog", show(entry.get("index")))
-    kept, status = Standing.of(document), show(entry.get("status"))
+    kept, status = ReplicaState.of(document), show(entry.get("status"))
     if kept.held:
         fault = next((f for f in faults if f.finding.summary == kept.held), None)
         when = clock.since(fault.since if fault else read(document, "last", "at"))
@@ -54,7 +54,7 @@ def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: 
     return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
 
 
-def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float]:
+def _ejected(kept: ReplicaState, document: object, clock: Clock) -> tuple[str, float]:
     """Since when, by the clock of this boot, which is what its ejections are counted by."""
     if clock.boot_s is None or clock.at is None or not kept.ejections:
         return clock.since(read(document, "last", "at"))
@@ -67,48 +67,45 @@ def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float
 
 def confirmed(standing: object) -> Iterator[Fault]:
     """The confirmed faults of the last look."""
-    try:
-        yield from (f for f in watch.faults_of(read(standing, "watch")) if f.confirmed)
-    except ValueError:
-        return
+    look, _ = understood(read(standing, "watch"))
+    yield from look.confirmed if look else ()
 
 
 def look(standing: object, known: Known, clock: Clock) -> Iterator[Point]:
     """Whether the last look says anything about now."""
     document, why, when, age = read(standing, "watch"), "", "", 0.0
-    began = number(read(document, "boot_s"))
+    found, problem = understood(document)
     if document is None:
         why = "nobody has looked at it in this boot"
     elif isinstance(document, Unmeasured):
         why = f"its last look could not be read: {document.reason}"
-    elif problem := _problem(document):
+    elif found is None:
         why = f"its last look: {problem}"
-    elif began is None or clock.boot_s is None or began > clock.boot_s:
+    elif clock.boot_s is None or found.boot_s > clock.boot_s:
         why = "its last look does not say when it was"
-    elif (age := clock.boot_s - began) > known.look_age_max_s:
+    elif (age := clock.boot_s - found.boot_s) > known.look_age_max_s:
         why, when = "its last look is too old to say anything", f"({duration(age)} old)"
     if why:
         yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
 
 
-def _problem(document: object) -> str:
-    """Why a look is not understood; "" where it is."""
+def understood(document: object) -> tuple[Look | None, str]:
+    """A look, or why it is none."""
     try:
-        watch.faults_of(document)
-    except ValueError as error:
-        return clean(str(error))
-    return ""
+        return documents.structure(Look, document), ""
+    except documents.Malformed as error:
+        return None, clean(str(error))
 
 
 def other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
     """Confirmed faults that took nobody out."""
     kept = mapping(read(standing, "watchdog")).values()
-    held = {Standing.of(document).held for document in kept}
+    held = {ReplicaState.of(document).held for document in kept}
     for fault in faults:
         if fault.finding.summary not in held:
             when, age = clock.since(fault.since)
             yield Point("fault", clean(fault.finding.summary), advice.of(fault.finding), when, age)
     mark = read(standing, "mark")
-    if mark is not None and not any(Standing.of(document).given_up for document in kept):
+    if mark is not None and not any(ReplicaState.of(document).given_up for document in kept):
         what = mark.reason if isinstance(mark, Unmeasured) else watchdog.describe(mark)
         yield Point("fault" if isinstance(mark, dict) else "unknown", clean(what))
