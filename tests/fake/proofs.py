@@ -30,7 +30,8 @@ _MEASURED = "bandwidth measured in this boot is as expected"
 def look(machine: Machine, host: dict[str, Any]) -> None:
     """A look at a node that is well: of one that is out of service only while it is on trial."""
     mark = json.loads(machine.text(quarantine.PATH)) if quarantine.PATH in machine.files else None
-    on_trial = quarantine.on_trial(mark, host["boot_id"], host["uptime_s"])
+    trial = quarantine.mark_of(mark).open_trial(host["boot_id"], host["uptime_s"])
+    on_trial = trial is not None
     fit: Fit | None = "fit" if mark is None or on_trial else None
     found = Look(
         timestamp.now(), host["uptime_s"], mark is None, (), on_trial=on_trial, running=(0, 1),

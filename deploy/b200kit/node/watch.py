@@ -113,21 +113,14 @@ def is_on_trial(state: object) -> bool:
     """Whether what serves is to be proven before the node returns; nothing else is found of it."""
     view = StateView(state)
     boot_id, uptime_s = view.reading("host", "boot_id"), view.reading("host", "uptime_s")
-    return quarantine.on_trial(view.reading("notes", "quarantine"), boot_id, uptime_s)
+    mark = quarantine.mark_of(view.reading("notes", "quarantine"))
+    return mark.open_trial(boot_id, uptime_s) is not None
 
 
 def gpu_readings(state: object) -> tuple[dict[str, int], ...]:
     """What changes with the load, of each GPU, for the metrics; what was not read is left out."""
     every = [{k: gpu.known(int, k) for k in _READINGS} for gpu in StateView(state).known_gpus]
     return tuple({k: v for k, v in one.items() if v is not None} for one in every)
-
-
-def remembered(path: Path) -> Look | None:
-    """What the look before left; a fault that is lost with it is confirmed again soon."""
-    try:
-        return documents.load(Look, path)
-    except (FileNotFoundError, documents.Malformed):
-        return None
 
 
 def line(change: str, fault: Fault) -> str:
@@ -227,7 +220,9 @@ def main(args: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     expectation = judged_by(options.expect)
-    found, changes = look(expectation, serving, remembered(managed_files.LOOK))
+    # A fault that is lost with it is confirmed again soon.
+    before = documents.remembered(Look, managed_files.LOOK)
+    found, changes = look(expectation, serving, before)
     durable_files.replace(managed_files.LOOK, documents.to_bytes(found))
     for change, fault in changes:
         print(line(change, fault), file=sys.stderr)

@@ -14,8 +14,9 @@ from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, managed_files
-from b200kit.node.lib.documents import structure
+from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state import watch
+from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watch import Look
@@ -249,8 +250,9 @@ def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> 
 
 def test_a_node_on_trial_is_judged_and_has_no_faults(node: State, tmp_path: Path) -> None:
     node["host"]["uptime_s"] = 900.0
-    trial = {"boot_id": node["host"]["boot_id"], "ends": 960.0}
-    node["notes"]["quarantine"] = {"why": "rollout: driver", "trial": trial}
+    mark = Quarantine(why="rollout: driver")
+    mark = mark.admitted("ops", ("then", "later"), node["host"]["boot_id"], 960.0)
+    node["notes"]["quarantine"] = unstructure(mark)
     found = looks(tmp_path)
     assert (found["in_service"], found["on_trial"], found["fit_serving"]) == (False, True, "fit")
     node["gpus"][5]["links"][4]["state"] = 0

@@ -69,7 +69,11 @@ def fault(summary: str = "GPU 3 has 17 of 18 NVLinks up", **changed: Any) -> Fau
 
 def kept(last: Json | None = None, **changed: Any) -> Json:
     """What the watchdog remembers of a replica."""
-    return {**ReplicaState(**changed).to_json(), "boot_id": BOOT, "last": last or {"at": stamp(5)}}
+    return {
+        **unstructure(ReplicaState(**changed)),
+        "boot_id": BOOT,
+        "last": last or {"at": stamp(5)},
+    }
 
 
 def held(node: str) -> Json:

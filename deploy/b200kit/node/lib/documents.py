@@ -167,6 +167,22 @@ def structure(kind: type[T], value: object) -> T:
     return found
 
 
+def understood(kind: type[T], value: object) -> T | None:
+    """The document of a value of JSON; None where it is none."""
+    try:
+        return structure(kind, value)
+    except Malformed:
+        return None
+
+
+def remembered(kind: type[T], path: Path) -> T | None:
+    """The document of a file of our own; None where there is none that can be used."""
+    try:
+        return load(kind, path)
+    except (FileNotFoundError, Malformed):
+        return None
+
+
 def unstructure(value: Any) -> Any:
     """Plain JSON of a document, or of a value in one."""
     if is_dataclass(value) and not isinstance(value, type):

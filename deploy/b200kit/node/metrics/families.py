@@ -80,10 +80,7 @@ class Known:
     @cached_property
     def look(self) -> Look | None:
         """The last look of this boot; None where none is there that is understood."""
-        try:
-            return documents.structure(Look, self.note("watch"))
-        except documents.Malformed:
-            return None
+        return documents.understood(Look, self.notes.get("watch"))
 
 
 def families(known: Known) -> list[Family]:
@@ -126,11 +123,11 @@ def _readings(known: Known) -> Iterator[Family]:
     if known.has_sink:
         present["events"] = known.events is not None
     for index in known.replicas or {}:
-        note = _standing_note(known, index)
-        present[f"replica {index}"] = reason(note) != "unknown"
+        state = _state(known, index)
+        present[f"replica {index}"] = state is not None
         # One that is out is not probed until it is repaired or its fault is over.
-        last = note.get("last") if reason(note) is None else None
-        times[f"replica {index}"] = _moment(last.get("at")) if isinstance(last, Mapping) else None
+        last = state.last if state and reason(state) is None else None
+        times[f"replica {index}"] = _moment(last.at) if last else None
     there = {name: at for name, at in times.items() if at is not None}
     yield Family(
         "b200_reading_timestamp_seconds",
@@ -181,17 +178,16 @@ def _fault_labels(fault: Fault) -> dict[str, str]:
     return {"check": finding.check, "group": group, "gpu": gpu, "subject": finding.subject}
 
 
-def _standing_note(known: Known, index: int) -> Mapping[str, Any]:
+def _state(known: Known, index: int) -> ReplicaState | None:
     every = known.notes.get("watchdog")
     found = every.get(str(index)) if isinstance(every, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return documents.understood(ReplicaState, found)
 
 
-def reason(note: Mapping[str, Any]) -> str | None:
+def reason(standing: ReplicaState | None) -> str | None:
     """Why a replica is out of the gateway, a word of REASONS; None where it is in."""
-    if "unmeasured" in note or not note:
+    if standing is None:
         return "unknown"
-    standing = ReplicaState.of(note)
     if standing.given_up:
         return "given_up"
     if standing.held:
@@ -202,15 +198,18 @@ def reason(note: Mapping[str, Any]) -> str | None:
 def _replicas(known: Known) -> Iterator[Family]:
     if known.replicas is None:
         return
-    out = {index: reason(_standing_note(known, index)) for index in known.replicas}
-    states = [
+    states = {index: _state(known, index) for index in known.replicas}
+    out = {index: reason(state) for index, state in states.items()}
+    reasons = [
         ({"replica": i, "reason": r}, float(r == why)) for i, why in out.items() for r in REASONS
     ]
     text = "Whether the watchdog keeps a replica out of the gateway for a reason."
-    yield Family("b200_replica_out", text, tuple(states))
-    ejections = [(index, ReplicaState.of(_standing_note(known, index)).ejections) for index in out]
+    yield Family("b200_replica_out", text, tuple(reasons))
     text = "How often the watchdog ejected a replica within its window."
-    rows = tuple(({"replica": index}, float(len(times))) for index, times in ejections)
+    rows = tuple(
+        ({"replica": index}, float(len(state.ejections) if state else 0))
+        for index, state in states.items()
+    )
     yield Family("b200_replica_ejections", text, rows)
     serving = [i for i, why in out.items() if why is None and watch.may_serve(known.look, i)]
     gpus = sum(len(known.replicas[index]) for index in serving)

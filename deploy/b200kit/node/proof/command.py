@@ -73,18 +73,10 @@ def serving_now(look: Look | None, configured: Serving) -> ServingNow:
     return ServingNow(tuple(one.index for one in replicas), len(gpus))
 
 
-def look_of(found: Left) -> Look | None:
-    """The last look; None where none is there that is understood."""
-    try:
-        return documents.structure(Look, found.look)
-    except documents.Malformed:
-        return None
-
-
 def is_out(replica: int) -> bool:
     """Whether the watchdog took a replica out of the gateway."""
     path = STATE_DIRECTORY / "watchdog" / f"vllm{replica}.json"
-    return ReplicaState.of(attempt(lambda: note(path))).out
+    return (documents.remembered(ReplicaState, path) or ReplicaState()).out
 
 
 def before() -> Proof | None:
@@ -140,7 +132,7 @@ def main(args: list[str]) -> int:
         return 2
     found, moment, then = left(options.serving), boot_clock.now(), before()
     now = Now(moment.boot_id, moment.seconds, time.time())
-    serving = serving_now(look_of(found), configured)
+    serving = serving_now(documents.understood(Look, found.look), configured)
     found = replace(found, replicas=serving.replicas)
     proof = document.issued(then, sources.evidence(found, now, rules), serving, now, rules)
     try:

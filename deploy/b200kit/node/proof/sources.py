@@ -160,10 +160,8 @@ def of_answers(document: object) -> Found:
 
 def of_bandwidth(document: object) -> Found:
     """The measurement that is there, as the last look judged it."""
-    try:
-        found = documents.structure(Look, document).bandwidth
-    except documents.Malformed:
-        found = None
+    look = documents.understood(Look, document)
+    found = look.bandwidth if look else None
     if found == FAIL:
         return FAIL, "the last look found it too low, or its data wrong"
     return (PASS, "") if found == PASS else (UNMEASURED, "no look has judged it")

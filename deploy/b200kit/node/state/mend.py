@@ -6,16 +6,15 @@ a fault names and that computes nothing itself. All else waits for reprovision.p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from b200kit.node.lib.documents import Range
+from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watch import Fault
 
-SCHEMA = "b200kit/mends/1"
 LEVEL = "restart-services"
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
 SETTLES_S = 60.0
@@ -45,24 +44,10 @@ class MendDue:
 class MendTries:
     """When services were restarted: seconds since the boot *boot_id*."""
 
+    schema: ClassVar[str] = "b200kit/mends/1"
+
     boot_id: str
-    times: tuple[float, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"schema": SCHEMA, **asdict(self), "times": list(self.times)}
-
-    @classmethod
-    def of(cls, document: object, boot_id: str) -> MendTries:
-        """Those of this boot. Raises ValueError where it is not understood."""
-        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-            raise ValueError(f"it is no document of schema {SCHEMA}")
-        if document.get("boot_id") != boot_id:
-            return cls(boot_id)
-        times = document.get("times")
-        if not isinstance(times, list) or not all(isinstance(at, int | float) for at in times):
-            raise ValueError("its times are malformed")
-        return cls(boot_id, tuple(times))
+    times: tuple[float, ...] = field(default=(), metadata=NEEDED)
 
 
 def due(faults: Collection[Fault], takes_out: Collection[str], rules: MendRules) -> list[MendDue]:

@@ -7,16 +7,15 @@ taken again, so one that was killed in the middle goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Range
 from b200kit.node.state import engine_probe
+from b200kit.node.state.verdict import Action
 
-SCHEMA = "b200kit/watchdog-state/1"
-MARK_SCHEMA = "b200kit/watchdog-mark/1"
 MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
 REFUSED = 78
@@ -105,14 +104,26 @@ class ReplicaUnit:
 
 
 @dataclass(frozen=True)
+class LastStep:
+    """What the watchdog did last about a replica, or what a probe found."""
+
+    at: str
+    what: str = ""
+    detail: str = ""
+    took_ms: Annotated[float, Range(0)] = 0.0
+
+
+@dataclass(frozen=True)
 class ReplicaState:
-    """What is remembered of a replica.
+    """What is remembered of a replica, of one boot.
 
     out: the watchdog took it out of the gateway and has not put it back. hung: the invocation of
     the unit that must not go on. ejections: when, in seconds since the boot, within the window.
     """
 
-    strikes: int = 0
+    schema: ClassVar[str] = "b200kit/watchdog-state/1"
+
+    strikes: Annotated[int, Range(0)] = 0
     out: bool = False
     hung: str = ""
     ejections: tuple[float, ...] = ()
@@ -127,32 +138,34 @@ class ReplicaState:
     held: str = ""
     # The probe's outcome that ejected it; none where its unit failed.
     found: str = ""
+    boot_id: str = field(default="", compare=False)
+    replica: int | None = field(default=None, compare=False)
+    unit: str = field(default="", compare=False)
+    last: LastStep | None = field(default=None, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"schema": SCHEMA, **asdict(self), "ejections": list(self.ejections)}
 
-    @classmethod
-    def of(cls, document: object) -> ReplicaState:
-        """Read one back; what is not understood is a replica of which nothing is remembered."""
-        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-            return cls()
-        when = document.get("ejections")
-        times = [at for at in when if isinstance(at, int | float)] if isinstance(when, list) else []
-        strikes = document.get("strikes")
-        return cls(
-            strikes=strikes if isinstance(strikes, int) else 0,
-            out=document.get("out") is True,
-            hung=str(document.get("hung") or ""),
-            ejections=tuple(times),
-            given_up=document.get("given_up") is True,
-            out_of_rotation=document.get("out_of_rotation") is True,
-            marked=document.get("marked") is True,
-            why=str(document.get("why") or ""),
-            evidence=str(document.get("evidence") or ""),
-            held=str(document.get("held") or ""),
-            found=str(document.get("found") or ""),
-        )
+@dataclass(frozen=True)
+class WatchdogMark:
+    """The mark of a node that needs manual repair: who set it, when, why, where the evidence is."""
+
+    schema: ClassVar[str] = "b200kit/watchdog-mark/1"
+
+    who: str = "somebody"
+    when: str = "an unknown time"
+    why: str = "it does not say why"
+    evidence: str = ""
+    action: Action = Action.MONITOR
+
+    def __str__(self) -> str:
+        """On one line, with what ends it."""
+        evidence = f"; look at {self.evidence}" if self.evidence else ""
+        until = f"once it is repaired: rm {MARK}"
+        return f"marked by {self.who} at {self.when}: {self.why}{evidence}; {until}"
+
+
+def mark_of(document: object) -> WatchdogMark:
+    """A mark that was read; one that is not understood marks the node all the same."""
+    return documents.understood(WatchdogMark, document) or WatchdogMark()
 
 
 def before(
@@ -230,15 +243,6 @@ def hold(standing: ReplicaState, why: str) -> ReplicaState:
 def release(standing: ReplicaState) -> ReplicaState:
     """The fault is over: out until the next probe is answered."""
     return replace(standing, held="")
-
-
-def describe(mark: object) -> str:
-    """A node's mark on one line, with what ends it."""
-    entry = mark if isinstance(mark, Mapping) else {}
-    who, when = entry.get("who") or "somebody", entry.get("when") or "an unknown time"
-    evidence = f"; look at {entry['evidence']}" if entry.get("evidence") else ""
-    why = entry.get("why") or "it does not say why"
-    return f"marked by {who} at {when}: {why}{evidence}; once it is repaired: rm {MARK}"
 
 
 def admitted(standing: ReplicaState) -> ReplicaState:

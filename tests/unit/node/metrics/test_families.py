@@ -46,7 +46,7 @@ def looked(**changes: Any) -> dict[str, Any]:
 
 def standing(**changes: Any) -> dict[str, Any]:
     """What the watchdog remembers of a replica."""
-    return {**ReplicaState(**changes).to_json(), "last": {"at": EARLIER}}
+    return {**unstructure(ReplicaState(**changes)), "last": {"at": EARLIER}}
 
 
 def known(**notes: Any) -> Known:

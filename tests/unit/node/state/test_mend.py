@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.state import mend
 from b200kit.node.state.mend import MendDue, MendRules, MendTries
 from b200kit.node.state.verdict import Action, Finding, Status
@@ -70,11 +68,3 @@ def test_the_breaker_and_the_time_a_service_gets(
 def test_tries_are_counted_within_a_boot_and_a_window() -> None:
     tries = mend.tried(MendTries("b", (10.0, 80.0)), ON, 120.0)
     assert tries.times == (80.0, 120.0)
-    assert MendTries.of(tries.to_json(), "b") == tries
-    assert MendTries.of(tries.to_json(), "next") == MendTries("next")
-
-
-@pytest.mark.parametrize("document", [None, {}, {"schema": mend.SCHEMA, "boot_id": "b"}])
-def test_a_count_that_cannot_be_read_is_not_none(document: object) -> None:
-    with pytest.raises(ValueError, match=r"schema|malformed"):
-        MendTries.of(document, "b")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
+from b200kit.node.lib import documents
 from b200kit.node.state import watchdog
 from b200kit.node.state.watchdog import (
     ProbeOutcome,
@@ -57,9 +57,10 @@ def test_the_first_failure_is_a_strike_and_the_second_in_a_row_ejects() -> None:
 
 @in_subtests("field", ["out", "given_up", "out_of_rotation", "marked"])
 def test_what_is_remembered_counts_only_as_it_was_written(field: str) -> None:
-    document = {"schema": watchdog.SCHEMA, field: "false"}
-    assert ReplicaState.of(document) == ReplicaState()
-    assert getattr(ReplicaState.of({**document, field: True}), field) is True
+    document = documents.unstructure(ReplicaState())
+    assert documents.understood(ReplicaState, {**document, field: "false"}) is None
+    found = documents.structure(ReplicaState, {**document, field: True})
+    assert getattr(found, field) is True
 
 
 @pytest.mark.parametrize("between", [ProbeOutcome.ANSWERED, ProbeOutcome.BUSY])
@@ -191,17 +192,10 @@ def test_a_standing_survives_being_written_down() -> None:
     standing = replace(
         OUT, strikes=1, given_up=True, marked=True, out_of_rotation=True, evidence="/x"
     )
-    assert ReplicaState.of(json.loads(json.dumps(standing.to_json()))) == standing
-
-
-@in_subtests("document", [None, [], {}, {"schema": "other", "out": True}, "x"])
-def test_a_standing_that_is_not_understood_is_none(document: object) -> None:
-    assert ReplicaState.of(document) == ReplicaState()
+    assert documents.decode(ReplicaState, documents.to_bytes(standing)) == standing
 
 
 def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
-    text = watchdog.describe(
-        {"who": "b200-watchdog", "when": "then", "why": "it hung", "evidence": "/e"}
-    )
+    text = str(watchdog.WatchdogMark("b200-watchdog", "then", "it hung", "/e"))
     assert_message(text)
-    assert "somebody" in watchdog.describe("not a document")
+    assert "somebody" in str(watchdog.mark_of("not a document"))

@@ -35,9 +35,8 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     elif left.is_null():
         yield passed("the node is not marked", _UNMARKED)
     else:
-        summary = f"the node is {watching.describe(left.get(dict))}"
-        why = left.known(str, "why") or "it does not say why"
-        yield failed(summary, why, _UNMARKED, Action.parse(left.reading("action")))
+        found = watching.mark_of(left.get(dict))
+        yield failed(f"the node is {found}", found.why, _UNMARKED, found.action)
 
 
 @check("watchdog.service")

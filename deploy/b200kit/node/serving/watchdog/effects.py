@@ -80,10 +80,7 @@ class Edges:
 
     def look(self) -> Look | None:
         """The last look of this boot; None where none is there that is understood."""
-        try:
-            return documents.load(Look, self.looks)
-        except (FileNotFoundError, documents.Malformed):
-            return None
+        return documents.remembered(Look, self.looks)
 
     async def unit(self, unit: str) -> ReplicaUnit:
         """Its state. Raises NotSeen."""
@@ -160,7 +157,7 @@ class Edges:
 
     def mark(self, why: str, evidence: str) -> None:
         """Mark the node: what restarts do not repair needs a GPU reset and a person. May raise."""
-        marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
+        marked.mark(WHO, why, evidence, Action.RESET_GPU, self.mark_path)
 
     @contextlib.contextmanager
     def no_rolling_restart(self) -> Iterator[bool]:

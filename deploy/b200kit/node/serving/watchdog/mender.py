@@ -8,14 +8,13 @@ replicas return as ever.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib import boot_clock, documents, durable_files
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts
 from b200kit.node.serving.watchdog.replica import Watched
@@ -73,7 +72,7 @@ class Mender:
         """Whether it is its turn; a breaker that is open is said once."""
         try:
             why = mend.refusal(self._tries(), self.rules, self.clock().seconds, looked)
-        except (OSError, ValueError) as error:
+        except (OSError, documents.Malformed) as error:
             why = f"what was restarted before is not known: {error}"
         if why:
             self._say("mend.refused", one, why)
@@ -95,7 +94,7 @@ class Mender:
         now = self.clock()
         tries = mend.tried(self._tries(), self.rules, now.seconds)
         try:
-            durable_files.replace(self.directory / FILE, json.dumps(tries.to_json()) + "\n")
+            durable_files.replace(self.directory / FILE, documents.to_bytes(tries))
         except OSError as error:
             why = f"not restarted, as that could not be written down: {error}"
             return self._say("mend.refused", one, why)
@@ -105,13 +104,13 @@ class Mender:
         self._say(kind, one, problem or "restarted; the next looks say whether it helped")
 
     def _tries(self) -> MendTries:
-        """What was restarted in this boot. Raises OSError or ValueError."""
+        """What was restarted in this boot. Raises Malformed."""
         boot_id = self.clock().boot_id
         try:
-            document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
+            tries = documents.load(MendTries, self.directory / FILE)
         except FileNotFoundError:
             return MendTries(boot_id)
-        return MendTries.of(document, boot_id)
+        return tries if tries.boot_id == boot_id else MendTries(boot_id)
 
     def _say(self, kind: str, one: MendDue, what: str) -> None:
         """Once: for the journal, and the site."""

@@ -9,13 +9,12 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts, Probes
 from b200kit.node.state import watchdog
@@ -23,6 +22,7 @@ from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import (
+    LastStep,
     ProbeOutcome,
     ReplicaState,
     ReplicaStep,
@@ -65,13 +65,9 @@ class Watched:
 
         Ejections are counted within a boot, by a clock that nobody sets.
         """
-        try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
-            self.standing = ReplicaState.of(document)
-            if self.standing.ejections and document.get("boot_id") != self.clock().boot_id:
-                self.standing = replace(self.standing, ejections=())
-        except (OSError, ValueError):
-            self.standing = ReplicaState()
+        self.standing = documents.remembered(ReplicaState, self.path) or ReplicaState()
+        if self.standing.boot_id != self.clock().boot_id:
+            self.standing = replace(self.standing, ejections=())
 
     async def tick(self) -> bool:
         """One look and what follows from it; True when the next look should not wait."""
@@ -243,18 +239,15 @@ class Watched:
 
     def keep(self, standing: ReplicaState, what: str, detail: str, seconds: float = 0.0) -> None:
         """Remember, and on disk where that is possible: a full disk must stop no ejection."""
-        self.standing = standing
-        at = timestamp.now()
-        last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
-        document = {
-            **standing.to_json(),
-            "boot_id": self.clock().boot_id,
-            "replica": self.replica.index,
-            "unit": self.replica.unit,
-            "last": last,
-        }
+        self.standing = replace(
+            standing,
+            boot_id=self.clock().boot_id,
+            replica=self.replica.index,
+            unit=self.replica.unit,
+            last=LastStep(timestamp.now(), what, detail, round(seconds * 1000, 1)),
+        )
         try:
-            durable_files.replace(self.path, json.dumps(document) + "\n")
+            durable_files.replace(self.path, documents.to_bytes(self.standing))
         except OSError as error:
             self.say(f"its standing could not be written down: {error}")
 

@@ -37,7 +37,8 @@ def replicas_out(
 
 def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: Clock) -> Point:
     document = read(standing, "watchdog", show(entry.get("index")))
-    kept, status = ReplicaState.of(document), show(entry.get("status"))
+    kept = documents.understood(ReplicaState, document) or ReplicaState()
+    status = show(entry.get("status"))
     if kept.held:
         fault = next((f for f in faults if f.finding.summary == kept.held), None)
         when = clock.since(fault.since if fault else read(document, "last", "at"))
@@ -99,13 +100,14 @@ def understood(document: object) -> tuple[Look | None, str]:
 
 def other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
     """Confirmed faults that took nobody out."""
-    kept = mapping(read(standing, "watchdog")).values()
-    held = {ReplicaState.of(document).held for document in kept}
+    every = mapping(read(standing, "watchdog")).values()
+    kept = [one for d in every if (one := documents.understood(ReplicaState, d))]
+    held = {one.held for one in kept}
     for fault in faults:
         if fault.finding.summary not in held:
             when, age = clock.since(fault.since)
             yield Point("fault", clean(fault.finding.summary), advice.of(fault.finding), when, age)
     mark = read(standing, "mark")
-    if mark is not None and not any(ReplicaState.of(document).given_up for document in kept):
-        what = mark.reason if isinstance(mark, Unmeasured) else watchdog.describe(mark)
+    if mark is not None and not any(one.given_up for one in kept):
+        what = mark.reason if isinstance(mark, Unmeasured) else str(watchdog.mark_of(mark))
         yield Point("fault" if isinstance(mark, dict) else "unknown", clean(what))

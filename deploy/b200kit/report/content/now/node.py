@@ -152,7 +152,7 @@ def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
         return Point("unknown", f"whether it is quarantined could not be read: {why}")
     when, age = clock.since(mark.get("since"))
     what = f"quarantined by {show(mark.get('who'))}: {show(mark.get('why'))}"
-    if quarantine.on_trial(mark, read(standing, "boot_id"), clock.boot_s):
+    if quarantine.mark_of(mark).open_trial(read(standing, "boot_id"), clock.boot_s):
         return Point("planned", f"on trial; {what}", "", when, age)
     return Point("out", what, "", when, age)
 

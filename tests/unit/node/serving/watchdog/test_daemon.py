@@ -15,6 +15,7 @@ import pytest
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving.watchdog import daemon, sd_notify
 from b200kit.node.serving.watchdog import hang_evidence as evidence
 from b200kit.node.serving.watchdog import mark as marked
@@ -23,6 +24,7 @@ from b200kit.node.serving.watchdog.probe import Found, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica, WatchdogPlan
+from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState, ReplicaUnit, WatchdogRules
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
@@ -520,8 +522,8 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
     path = tmp_path / "watchdog-mark.json"
-    marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
-    marked.mark("somebody", "else", "/f", "none", path)
+    marked.mark("b200-watchdog", "it hung", "/e", Action.RESET_GPU, path)
+    marked.mark("somebody", "else", "/f", Action.NONE, path)
     document = json.loads(path.read_text())
     assert (document["who"], document["why"], document["evidence"]) == (
         "b200-watchdog",
@@ -580,7 +582,9 @@ def test_only_the_newest_folders_of_evidence_are_kept(tmp_path: Path) -> None:
 
 def test_what_is_known_of_replicas_that_are_gone_is_forgotten(tmp_path: Path) -> None:
     for number in range(3):
-        (tmp_path / f"vllm{number}.json").write_text(json.dumps(ReplicaState(out=True).to_json()))
+        (tmp_path / f"vllm{number}.json").write_text(
+            json.dumps(unstructure(ReplicaState(out=True)))
+        )
     daemon.forget_others(tmp_path, {tmp_path / "vllm0.json"})
     assert [path.name for path in tmp_path.iterdir()] == ["vllm0.json"]
 
