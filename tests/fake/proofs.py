@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from b200kit.node.bandwidth import tests
 from b200kit.node.lib import documents, managed_files, timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.proof import sources
-from b200kit.node.proof.clock import Clock, Now
-from b200kit.node.proof.document import Proof, ProofRules, ServingNow
+from b200kit.node.proof import document, sources
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import ProofRules, ServingNow
 from b200kit.node.state import quarantine
 from b200kit.node.state.verdict import Finding, Fit, GateVerdict, Status
 from b200kit.node.state.watch import Look
@@ -59,9 +59,9 @@ def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
     # No engine is there whose answers could be compared.
     required = [kind for kind in asked["required"] if kind != "answers"]
     of = ProofRules("fake", asked["ttl_s"], required, asked["expiring_share"])
-    found = tuple(sources.evidence(left, now, of))
-    clock, serving = Clock(now.wall_s - now.boot_s), ServingNow((0, 1), 8)
-    return Proof("fake", now, 1, found, clock, serving, of.expiring_share).to_json()
+    found = sources.evidence(left, now, of)
+    made: dict[str, Any] = unstructure(document.issued(None, found, ServingNow((0, 1), 8), now, of))
+    return made
 
 
 def measure_bandwidth(machine: Machine, host: dict[str, Any]) -> str:

@@ -21,9 +21,9 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.node.lib.documents import unstructure
+from b200kit.node.lib.documents import decode, unstructure
+from b200kit.node.proof.document import Proof
 from b200kit.node.state import view
-from b200kit.records.proofs import understood
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
@@ -63,10 +63,10 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
 
 def sanitised_proof(content: bytes) -> Sanitised:
     """A node's proof likewise: its node, boot and digests. Raises ValueError for what is none."""
-    document, proof = understood(content)
+    proof = decode(Proof, content)
     digests = [text for one in proof.evidence for text in (one.digest, one.of) if text]
-    names = [proof.node, proof.now.boot_id, *digests]
-    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": document}}, None, names)
+    names = [proof.node, proof.boot_id, *digests]
+    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": unstructure(proof)}}, None, names)
     return Sanitised(found.state["notes"]["proof"], None, found.counts)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.metrics import latency_bounds
 from b200kit.node.metrics.exposition import Family, Sample
+from b200kit.node.proof.document import Proof
 from b200kit.node.state import watch
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
@@ -82,6 +83,11 @@ class Known:
         """The last look of this boot; None where none is there that is understood."""
         return documents.understood(Look, self.notes.get("watch"))
 
+    @cached_property
+    def issued(self) -> Proof | None:
+        """The proof; None where none is there that is understood."""
+        return documents.understood(Proof, self.proof)
+
 
 def families(known: Known) -> list[Family]:
     """Every metric of a node, in a fixed order."""
@@ -116,7 +122,7 @@ def _readings(known: Known) -> Iterator[Family]:
         "look": _look_time(known),
         "verdict": _moment(known.note("verdict").get("taken_at")),
         "record": _moment(known.note("smoke").get("taken_at")),
-        "proof": _moment(_proof_of(known).get("issued_at")),
+        "proof": _moment(known.issued.issued_at) if known.issued else None,
     }
     present = {name: at is not None for name, at in times.items()}
     present["serving"] = known.replicas is not None
@@ -219,30 +225,22 @@ def _replicas(known: Known) -> Iterator[Family]:
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
 
 
-def _proof_of(known: Known) -> Mapping[str, Any]:
-    found = known.proof
-    return found if isinstance(found, Mapping) and found.get("schema") == "b200kit/proof/1" else {}
-
-
 def standing_of(known: Known) -> str:
     """The proof's standing; what ran out since it was written is expired, whatever it says."""
-    proof = _proof_of(known)
-    until, says = _moment(proof.get("valid_until")), proof.get("standing")
-    if not proof:
+    if known.issued is None:
         return "absent"
-    if until is None or until <= known.now or says not in STANDINGS[:3]:
-        return "expired"
-    return str(says)
+    over = (_moment(known.issued.valid_until) or 0.0) <= known.now
+    return "expired" if over else known.issued.standing
 
 
 def _proof(known: Known) -> Iterator[Family]:
-    standing, proof = standing_of(known), _proof_of(known)
+    standing, proof = standing_of(known), known.issued
     rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
     yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
-    if (until := _moment(proof.get("valid_until"))) is not None:
+    if proof and (until := _moment(proof.valid_until)) is not None:
         yield _one("proof_expiry_timestamp_seconds", "When the proof runs out.", until)
-    evidence = [e for e in proof.get("evidence") or [] if isinstance(e, Mapping)]
-    ends = [({"kind": e.get("kind")}, _moment(e.get("valid_until"))) for e in evidence]
+    evidence = proof.evidence if proof else ()
+    ends = [({"kind": one.kind}, _moment(one.valid_until)) for one in evidence]
     yield Family(
         "b200_proof_evidence_expiry_timestamp_seconds",
         "When a kind of evidence runs out.",
@@ -250,8 +248,8 @@ def _proof(known: Known) -> Iterator[Family]:
     )
     text = "What a kind of evidence found."
     results: list[Sample] = [
-        ({"kind": e.get("kind"), "result": word}, float(e.get("result") == word))
-        for e in evidence
+        ({"kind": one.kind, "result": word}, float(one.result == word))
+        for one in evidence
         for word in RESULTS
     ]
     yield Family("b200_proof_evidence_result", text, tuple(results))

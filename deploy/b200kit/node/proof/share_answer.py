@@ -18,12 +18,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib import boot_clock, documents, durable_files
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
 from b200kit.node.proof import share
 from b200kit.node.proof.command import before
-from b200kit.node.proof.share import WHOLE, Consequence
+from b200kit.node.proof.document import Consequence, ProofRules
+from b200kit.node.proof.share import WHOLE
 
 GIVEN = STATE_DIRECTORY / "share.json"
 RULES = Path("/etc/b200kit/proof.json")
@@ -50,18 +51,17 @@ def given() -> int:
 
 def consequence() -> Consequence | None:
     """What the controller wants an expired proof to do; None where no proof is issued here."""
-    if not RULES.exists():
+    try:
+        return documents.load(ProofRules, RULES).expired
+    except FileNotFoundError:
         return None
-    rules = note(RULES)
-    asked = rules["expired"]
-    return Consequence(int(asked["percent"]), float(asked["out_after_s"]))
 
 
 def now() -> int:
     """The node's share at this moment; 0 where it cannot be determined."""
     try:
         return share.percent(before(), boot_clock.now(), given(), consequence())
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(f"share: {type(error).__name__}: {error}; 0 %", file=sys.stderr)
         return 0
 

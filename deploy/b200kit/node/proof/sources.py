@@ -74,7 +74,7 @@ def _evidence(
         digest=digest(document),
         of=of,
         at=at,
-        age_s=age_s or 0.0,
+        age_s=round(age_s or 0.0, 1),
         ttl_s=rules.ttl_s[kind],
         required=kind in rules.required,
     )

@@ -25,12 +25,11 @@ from typing import Any
 from b200kit.node.client import client_health
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.events import spool
-from b200kit.node.lib import boot_clock, durable_files, hours, lock_file
+from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock_file
 from b200kit.node.lib.hours import Hours
 from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
-from b200kit.node.proof import document as proofs
-from b200kit.node.proof.document import Proof
+from b200kit.node.proof.document import Proof, ProofRules
 from b200kit.node.renewal import measured
 from b200kit.node.renewal.attempts import Attempts, Outcome
 from b200kit.node.renewal.due import Due, due
@@ -53,13 +52,12 @@ class Plan:
 def plan_of(path: Path) -> Plan | None:
     """`renew` of the proof's rules; None where it has none. Raises ConfigError with one line."""
     try:
-        asked = json.loads(path.read_text(encoding="utf-8")).get("renew")
-        if asked is None:
-            return None
-        window = hours.parsed(str(asked["window"]))
-        return Plan(window, float(asked["idle_s"]), float(asked["when_left"]))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from None
+        asked = documents.load(ProofRules, path).renew
+        return Plan(hours.parsed(asked.window), asked.idle_s, asked.when_left) if asked else None
+    except documents.Malformed as error:
+        raise ConfigError(str(error)) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def is_alone(path: Path | None = None) -> bool:
@@ -76,14 +74,7 @@ def is_alone(path: Path | None = None) -> bool:
 def due_now(plan: Plan) -> Due:
     """What is due of the proof that lies here."""
     boot_id, boot_s = boot_clock.now()
-    return due(_proof(), boot_id, boot_s, plan.when_left)
-
-
-def _proof() -> Proof | None:
-    try:
-        return proofs.parsed(note(PROOF))
-    except (OSError, ValueError):
-        return None
+    return due(documents.remembered(Proof, PROOF), boot_id, boot_s, plan.when_left)
 
 
 def renewed(plan: Plan, serving: Serving) -> Outcome:

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import exposition, latency_bounds
 from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.metrics.latency_bounds import Latency, bound
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import ProofRules, ServingNow, issued
+from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
@@ -21,13 +25,18 @@ from tests.subtests import in_subtests
 NOW = 1764079200.0
 AT, LATER, EARLIER = "2025-11-25T14:00:00Z", "2025-11-25T15:00:00Z", "2025-11-25T13:00:00Z"
 LINK = Finding("17 of 18", Status.FAIL, subject="GPU 5", check="nvlink.links-up")
-PROOF = {
-    "schema": "b200kit/proof/1",
-    "issued_at": EARLIER,
-    "valid_until": LATER,
-    "standing": "valid",
-    "evidence": [{"kind": "gate", "valid_until": LATER, "result": "pass"}],
-}
+_WALL = timestamp.parse(EARLIER).timestamp()
+_GATE = Evidence("gate", PASS, ttl_s=timestamp.parse(LATER).timestamp() - _WALL)
+_RULES = ProofRules("n01", {}, ["gate"])
+
+
+def proof(gate: Evidence = _GATE, **changes: Any) -> dict[str, Any]:
+    """A proof by its gate."""
+    made = issued(None, [gate], ServingNow((0, 1), 8), Now("b", 90.0, _WALL), _RULES)
+    return {**unstructure(made), **changes}
+
+
+PROOF = proof()
 SMOKE = {"verdict": "pass", "taken_at": EARLIER, "p99_ttft_ms": 80.0, "p95_itl_ms": 6.0}
 
 
@@ -184,10 +193,10 @@ def test_a_replica_that_is_out_is_not_stale_as_nobody_probes_it() -> None:
 @pytest.mark.parametrize(
     ("proof", "word"),
     [
-        (PROOF | {"standing": "expiring"}, "expiring"),
-        (PROOF | {"valid_until": EARLIER}, "expired"),
-        (PROOF | {"valid_until": "soon"}, "expired"),
-        (PROOF | {"standing": "splendid"}, "expired"),
+        (proof(replace(_GATE, ttl_s=40_000.0, age_s=32_800.0)), "expiring"),
+        (proof(replace(_GATE, ttl_s=NOW - _WALL)), "expired"),
+        (PROOF | {"valid_until": "soon"}, "absent"),
+        (PROOF | {"standing": "splendid"}, "absent"),
         (PROOF | {"schema": "b200kit/proof/9"}, "absent"),
         ({"unmeasured": "OSError"}, "absent"),
         (None, "absent"),

@@ -13,6 +13,7 @@ import pytest
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock
 from b200kit.node.proof import command, signature
+from b200kit.node.proof.document import ProofRules
 from b200kit.node.proof.evidence import KINDS
 from b200kit.node.state.serving import Serving
 from tests.unit.node.proof.test_sources import BANDWIDTH, GATE, LOOK, SMOKE
@@ -26,7 +27,7 @@ SERVING: dict[str, Any] = {
     ],
 }  # fmt: skip
 RULES = {
-    "schema": command.RULES,
+    "schema": ProofRules.schema,
     "node": "n01",
     "ttl_s": dict.fromkeys(KINDS, 1e9),
     "required": ["look", "gate", "latency", "answers"],
