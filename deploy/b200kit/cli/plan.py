@@ -19,6 +19,7 @@ from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.plausible import plausible
@@ -181,7 +182,9 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "max_model_len": result.requested.max_model_len,
         "kv_cache_dtype": result.requested.kv_dtype,
         "weights_bytes": round(result.subject.weights.total),
-        "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
+        "replicas": [
+            {**unstructure(replica), "spans": replica.spans} for replica in result.replicas
+        ],
         "reserved_cpus": result.reserved,
         "shared_cpus": layout.shared(result.replicas),
         "power_cap": result.power_cap or None,

@@ -11,6 +11,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.engines import kv_cache
 from b200kit.inventory import shape
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.redact import redact
 from b200kit.node.serving.libraries import libraries
 from b200kit.records import conditions, conditions_sources
@@ -29,7 +30,7 @@ def run_conditions(node: Node) -> dict[str, Any]:
         "requested": desired,
         "state": node.last_observation,
         "smoke": node.smoke,
-        "layout": [planned.to_json() for planned in node.replicas],
+        "layout": [unstructure(planned) for planned in node.replicas],
         "observed": conditions_sources.observed(
             node.last_observation, node.smoke, desired["libraries"]
         ),

@@ -114,7 +114,7 @@ class StateMachine:
         fields: dict[str, Any] = {"boot_id": self.node.boot_id}
         if name in ("action", "hand over"):
             decision = self.decide(tx)
-            fields["decision"] = decision.to_json()
+            fields["decision"] = unstructure(decision)
             if name == "action":
                 fields |= {
                     "level": decision.level.word,

@@ -24,6 +24,7 @@ from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
@@ -212,7 +213,7 @@ class Node:
 
     def _laid_out(self, replica: Replica) -> dict[str, Any]:
         alone = is_one_process(self.spec.engine.kind, replica)
-        return {**replica.to_json(), **({"processes": 1} if alone else {})}
+        return {**unstructure(replica), **({"processes": 1} if alone else {})}
 
     def to_json(self) -> dict[str, Any]:
         """The HostRecord of the run document."""

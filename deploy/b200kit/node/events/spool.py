@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.events.config import CONFIG, Plan, load
+from b200kit.node.events.config import CONFIG, EventPlan, load
 from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.state.event import Event
@@ -39,7 +39,7 @@ class Spool:
         except (OSError, ValueError) as error:
             _say(f"{told.kind} is not kept: {error}")
 
-    def _put(self, told: Event, plan: Plan) -> None:
+    def _put(self, told: Event, plan: EventPlan) -> None:
         now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         event = told.stamped(count, timestamp.now(), plan.node, now.boot_id)
         self._make_room(plan.kept)

@@ -69,6 +69,6 @@ def test_what_cannot_be_kept_is_a_line_and_no_error(
 
 def test_a_plan_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.json"
-    path.write_text(json.dumps({"node": "n01"}))
+    path.write_text(json.dumps({k: v for k, v in CONFIG.items() if k != "kept"}))
     with pytest.raises(ValueError, match="kept"):
         load(path)
