@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
+from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -104,11 +104,11 @@ def command(**given: Any) -> None:
 
 def _state(path: str) -> dict[str, Any]:
     try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
+        state = documents.parse(Path(path).read_bytes(), documents.LARGE)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise click.UsageError(f"{path} is no JSON") from None
+    except documents.Malformed as error:
+        raise click.UsageError(f"{path} is no JSON: {error}") from None
     if not isinstance(state, dict) or "gpus" not in state:
         raise click.UsageError(f"{path} is no NodeState: it has no gpus")
     return plausible(state)

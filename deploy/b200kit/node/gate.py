@@ -17,7 +17,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
@@ -120,7 +120,7 @@ def record(verdict: Verdict, path: Path) -> None:
 def read_expectation(path: str) -> Any:
     """The expectation document; None when it cannot be read, which judge calls unmeasured."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return documents.read(Path(path), documents.LARGE)
     except (OSError, ValueError) as error:
         print(f"gate: expectation {path}: {error}", file=sys.stderr)
         return None

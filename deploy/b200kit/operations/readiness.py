@@ -15,7 +15,7 @@ from b200kit.converge import apt
 from b200kit.converge.stage import nominal_layout, unavailable
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
@@ -134,7 +134,9 @@ def _tried(node: Node) -> dict[str, Any]:
         "limit_s": limit - 10,
     }
     try:
-        found = json.loads(node.connected().program("apt-trial", json.dumps(request), limit))
+        found = documents.parse(
+            node.connected().program("apt-trial", json.dumps(request), limit), documents.LARGE
+        )
     except (RemoteError, ValueError) as error:
         return {"unmeasured": f"apt could not be asked: {error}"}
     return found if isinstance(found, dict) else {"unmeasured": "apt-trial gave no document"}

@@ -14,7 +14,7 @@ import contextlib
 import json
 from typing import Any
 
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import understood, unstructure
 from b200kit.node.state.drift import File
 from b200kit.reprovision import copy_comparison
@@ -49,7 +49,7 @@ def read(node: Node) -> dict[str, Any]:
     """The copy on the node; empty where there is none or it cannot be understood."""
     with contextlib.suppress(RemoteError, ValueError):
         raw = node.connected().run(f"cat {PATH} 2>/dev/null || echo null", timeout=30)
-        found = json.loads(raw)
+        found = documents.parse(raw, documents.LARGE)
         if isinstance(found, dict) and found.get("schema") == copy_comparison.SCHEMA:
             return found
     return {}

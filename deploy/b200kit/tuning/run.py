@@ -9,14 +9,13 @@ the stages that follow in deploy/tune.py put the node back.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import time
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state import drift
@@ -243,7 +242,7 @@ def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
     """What a command of the node program prints, whatever its exit status. Raises RemoteError."""
     done = node.connected().attempt_program(arguments, timeout=limit)
     try:
-        found = json.loads(done.stdout)
+        found = documents.parse(done.stdout, documents.LARGE)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     if not isinstance(found, dict):

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from b200kit.node.events.config import load
 from b200kit.node.events.sinks import Sink, sinks
 from b200kit.node.events.spool import Spool
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.lib.documents import unstructure
 
 DELIVERED = ".delivered.json"
@@ -42,7 +42,7 @@ class Delivery:
     def recall(self) -> None:
         """Take up what an earlier delivery had delivered; nothing where that cannot be read."""
         try:
-            kept = json.loads((self.spool.directory / DELIVERED).read_text(encoding="utf-8"))
+            kept = documents.read(self.spool.directory / DELIVERED, documents.LARGE)
             self.delivered = {str(sink): set(map(str, names)) for sink, names in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
             self.delivered = {}

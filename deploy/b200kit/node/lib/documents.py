@@ -39,6 +39,8 @@ T = TypeVar("T")
 Structure = Callable[[Any, str], Any]
 """A value of JSON and its path, to the value of a type; raises Malformed."""
 MOST_BYTES = 64 << 10
+LARGE = 64 << 20
+"""Bytes of what whoever may write it would not make larger: a node's answer, a file of root's."""
 MOST_DEPTH = 64
 """Lists and objects in one another: Python's own limit depends on who calls."""
 
