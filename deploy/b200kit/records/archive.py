@@ -21,7 +21,7 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.node.lib.documents import decode, unstructure
+from b200kit.node.lib.documents import decode, parse, unstructure
 from b200kit.node.proof.document import Proof
 from b200kit.node.state import view
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
@@ -122,4 +122,4 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
     stream = tar.extractfile(entry)
     if stream is None or entry.size > _MOST_BYTES:
         raise KeyError(f"{name}.json is no file of a bundle")
-    return json.loads(stream.read())
+    return parse(stream.read(), _MOST_BYTES)

@@ -41,7 +41,7 @@ LOCK = Path("/run/b200kit/renewal.lock")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RenewalPlan:
     """When it may be measured (hours of the day, seconds of idleness), and when it is due."""
 
     window: Hours
@@ -49,11 +49,13 @@ class Plan:
     when_left: float
 
 
-def plan_of(path: Path) -> Plan | None:
+def plan_of(path: Path) -> RenewalPlan | None:
     """`renew` of the proof's rules; None where it has none. Raises ConfigError with one line."""
     try:
         asked = documents.load(ProofRules, path).renew
-        return Plan(hours.parsed(asked.window), asked.idle_s, asked.when_left) if asked else None
+        if asked is None:
+            return None
+        return RenewalPlan(hours.parsed(asked.window), asked.idle_s, asked.when_left)
     except documents.Malformed as error:
         raise ConfigError(str(error)) from None
     except (OSError, ValueError) as error:
@@ -71,13 +73,13 @@ def is_alone(path: Path | None = None) -> bool:
     return True
 
 
-def due_now(plan: Plan) -> Due:
+def due_now(plan: RenewalPlan) -> Due:
     """What is due of the proof that lies here."""
     boot_id, boot_s = boot_clock.now()
     return due(documents.remembered(Proof, PROOF), boot_id, boot_s, plan.when_left)
 
 
-def renewed(plan: Plan, serving: Serving) -> Outcome:
+def renewed(plan: RenewalPlan, serving: Serving) -> Outcome:
     """Measure once nobody is disturbed by it, until the hours are over."""
     before = attempt(partial(note, RECORD))
 
@@ -134,7 +136,7 @@ def main(args: list[str]) -> int:
     return concluded(renewed(plan, serving), asked)
 
 
-def _reason(plan: Plan, asked: Due) -> str:
+def _reason(plan: RenewalPlan, asked: Due) -> str:
     """Why there is nothing to do; empty where there is."""
     if not asked.kinds:
         return f"nothing is due: {asked.why}"

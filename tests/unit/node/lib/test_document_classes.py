@@ -16,6 +16,8 @@ from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules, RenewalRules, ServingNow, issued
 from b200kit.node.proof.evidence import KINDS, PASS, Evidence
+from b200kit.node.proof.share_answer import GivenShare
+from b200kit.node.serving.gateway.drain import DrainNote
 from b200kit.node.state.event import Event
 from b200kit.node.state.growth import Counters, Growth
 from b200kit.node.state.mend import MendTries
@@ -24,6 +26,7 @@ from b200kit.node.state.serving import Replica, Serving
 from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
+from b200kit.node.weights.manifest import Entry, Manifest
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
 
@@ -56,6 +59,9 @@ DOCUMENTS = (
     RULES,
     issued(None, [Evidence("look", PASS, ttl_s=60.0)], ServingNow(), Now("b", 1.0, 1e9), RULES),
     Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
+    Manifest((Entry("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}),
+    DrainNote(("replicas/vllm0",), watchdog=True),
+    GivenShare(5),
     Process("controller", "machine", "boot", 1, 0, 42, 7),
 )
 
