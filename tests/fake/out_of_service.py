@@ -7,8 +7,9 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.state import quarantine
+from b200kit.node.state.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from tests.fake.machine import Machine
@@ -41,7 +42,11 @@ def mark(machine: Machine, arguments: str) -> str:
     parser.add_argument("--why", default="")
     parser.add_argument("--for", dest="seconds", type=float, default=0.0)
     asked = parser.parse_args(shlex.split(arguments))
-    before = json.loads(machine.text(quarantine.PATH)) if quarantine.PATH in machine.files else None
+    before = (
+        documents.decode(Quarantine, machine.text(quarantine.PATH))
+        if quarantine.PATH in machine.files
+        else None
+    )
     if asked.act == "put":
         now = quarantine.put(before, asked.who, asked.why, timestamp.now())
     elif asked.act == "release" or before is None:
@@ -53,11 +58,11 @@ def mark(machine: Machine, arguments: str) -> str:
             "host"
         ]
         until = host["uptime_s"] + asked.seconds
-        now = quarantine.admit(before, asked.who, times, host["boot_id"], until)
+        now = before.admitted(asked.who, times, host["boot_id"], until)
     else:
-        now = {**before, "trial": None}
-    machine.write(quarantine.PATH, json.dumps(now).encode())
-    return quarantine.describe(now)
+        now = before.shut()
+    machine.write(quarantine.PATH, documents.to_bytes(now))
+    return str(now)
 
 
 def drain(machine: Machine, arguments: str) -> str:

@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from b200kit.node.bandwidth import tests
-from b200kit.node.lib import managed_files, timestamp
-from b200kit.node.proof import sources
-from b200kit.node.proof.clock import Clock, Now
-from b200kit.node.proof.document import Proof, Rules, Serving
-from b200kit.node.proof.evidence import PASS
-from b200kit.node.state import quarantine, watch
+from b200kit.node.lib import documents, managed_files, timestamp
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.proof import document, sources
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import ProofRules, ServingNow
+from b200kit.node.state import quarantine
+from b200kit.node.state.verdict import Finding, Fit, GateVerdict, Status
+from b200kit.node.state.watch import Look
 from b200kit.stages import proof as rules
 from b200kit.stages import smoke
 from tests.unit import corpus
@@ -21,20 +23,21 @@ if TYPE_CHECKING:
     from tests.fake.machine import Machine
 
 _LEFT = (smoke.RECORD, tests.PATH)
+_WELL = (Finding("all is well"),)
 _MEASURED = "bandwidth measured in this boot is as expected"
 
 
 def look(machine: Machine, host: dict[str, Any]) -> None:
     """A look at a node that is well: of one that is out of service only while it is on trial."""
     mark = json.loads(machine.text(quarantine.PATH)) if quarantine.PATH in machine.files else None
-    on_trial = quarantine.on_trial(mark, host["boot_id"], host["uptime_s"])
-    fit = "fit" if mark is None or on_trial else None
-    found = {
-        **{"schema": watch.SCHEMA, "taken_at": timestamp.now(), "boot_s": host["uptime_s"]},
-        **{"in_service": mark is None, "on_trial": on_trial, "running": [0, 1], "faults": []},
-        **{"fit": fit, "fit_serving": fit, "bandwidth": PASS if fit else None},
-    }
-    machine.write(str(managed_files.LOOK), json.dumps(found).encode())
+    trial = quarantine.mark_of(mark).open_trial(host["boot_id"], host["uptime_s"])
+    on_trial = trial is not None
+    fit: Fit | None = "fit" if mark is None or on_trial else None
+    found = Look(
+        timestamp.now(), host["uptime_s"], mark is None, (), on_trial=on_trial, running=(0, 1),
+        fit=fit, fit_serving=fit, bandwidth=Status.PASS if fit else None,
+    )  # fmt: skip
+    machine.write(str(managed_files.LOOK), documents.to_bytes(found))
 
 
 def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
@@ -46,17 +49,19 @@ def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
     here = {path: json.loads(machine.text(path)) for path in _LEFT if path in machine.files}
     left = sources.Left(
         look=json.loads(machine.text(str(managed_files.LOOK))),
-        gate={"fit": "fit", "taken_at": timestamp.now(), **host},
+        gate=unstructure(
+            GateVerdict(_WELL, {}, timestamp.now(), host["boot_id"], host["uptime_s"])
+        ),
         smoke=here.get(smoke.RECORD),
         bandwidth=here.get(tests.PATH),
         replicas=(0, 1),
     )
     # No engine is there whose answers could be compared.
     required = [kind for kind in asked["required"] if kind != "answers"]
-    of = Rules("fake", asked["ttl_s"], required, asked["expiring_share"])
-    found = tuple(sources.evidence(left, now, of))
-    clock, serving = Clock(now.wall_s - now.boot_s), Serving((0, 1), 8)
-    return Proof("fake", now, 1, found, clock, serving, of.expiring_share).to_json()
+    of = ProofRules("fake", asked["ttl_s"], required, asked["expiring_share"])
+    found = sources.evidence(left, now, of)
+    made: dict[str, Any] = unstructure(document.issued(None, found, ServingNow((0, 1), 8), now, of))
+    return made
 
 
 def measure_bandwidth(machine: Machine, host: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import lock
+from b200kit.node.lib.documents import unstructure
 from b200kit.run import process
 from tests.fake.fleet import CANARIES, Fleet, Outcome
 from tests.messages import TIME, assert_message
@@ -86,7 +87,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
         machine.save()
     # Another person works on one; a run on another was killed.
     lock.request(ALICE, fleet.add("busy").folder)
-    dead = process.this().to_json() | {"pid": 4_000_000}
+    dead = unstructure(process.this()) | {"pid": 4_000_000}
     killed = {"owner": "me@here pid 4000000", "process": dead, "run": "killed"}
     lock.request(killed, fleet.add("taken-over").folder)
     return fleet

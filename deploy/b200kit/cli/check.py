@@ -19,6 +19,7 @@ from b200kit.catalog import load
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Verdict
 from b200kit.records.expected import observe_request, without_deployment
 from b200kit.report.html.page import render
@@ -158,7 +159,7 @@ def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:
         "error": _first(verdict),
         "state": state,
         "expectation": expectation,
-        "verdict": verdict.to_json(),
+        "verdict": unstructure(verdict),
     }
 
 

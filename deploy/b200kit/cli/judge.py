@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from b200kit.catalog import load
 from b200kit.catalog.recognised import on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge_vetted
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.plausible import plausible
 from b200kit.records import archive, examples
 from b200kit.records.expected import by_hardware
@@ -25,9 +25,9 @@ from b200kit.run import console
 def read_json(path: str) -> Any:
     """A JSON file; raises OSError or ValueError."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError(f"{path} is nested too deeply to be read") from error
+        return documents.parse(Path(path).read_bytes(), documents.LARGE)
+    except documents.Malformed as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 @click.command(
@@ -75,9 +75,9 @@ def command(
     verdict = judge_vetted(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
-        console.document(verdict.to_json())
+        console.document(unstructure(verdict))
         return verdict.exit_status
-    host["verdict"] = verdict.to_json()
+    host["verdict"] = unstructure(verdict)
     page = Lines(console.width(), console.coloured())
     if named:
         _origin(page, examples.load(named))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.plausible import plausible
@@ -103,11 +104,11 @@ def command(**given: Any) -> None:
 
 def _state(path: str) -> dict[str, Any]:
     try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
+        state = documents.parse(Path(path).read_bytes(), documents.LARGE)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise click.UsageError(f"{path} is no JSON") from None
+    except documents.Malformed as error:
+        raise click.UsageError(f"{path} is no JSON: {error}") from None
     if not isinstance(state, dict) or "gpus" not in state:
         raise click.UsageError(f"{path} is no NodeState: it has no gpus")
     return plausible(state)
@@ -181,7 +182,9 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "max_model_len": result.requested.max_model_len,
         "kv_cache_dtype": result.requested.kv_dtype,
         "weights_bytes": round(result.subject.weights.total),
-        "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
+        "replicas": [
+            {**unstructure(replica), "spans": replica.spans} for replica in result.replicas
+        ],
         "reserved_cpus": result.reserved,
         "shared_cpus": layout.shared(result.replicas),
         "power_cap": result.power_cap or None,

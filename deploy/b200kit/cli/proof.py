@@ -11,6 +11,7 @@ import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.cli.records_folder import FOLDER
+from b200kit.node.lib import documents
 from b200kit.node.proof.document import Proof
 from b200kit.records import archive, proofs
 from b200kit.records.sanitised import dumps
@@ -69,13 +70,13 @@ def _verified(
     content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, records: Path
 ) -> Proof:
     """The proof. Raises ValueError: refused; OSError: not read."""
-    document, proof = proofs.understood(content)
+    proof = documents.decode(Proof, content)
     if node is not None and node != proof.node:
         raise ValueError(f"it is the proof of {proof.node}, not of {node}")
     allowed = signed_proof.pinned(hosts, proof.node, name)
     if not signed_proof.is_signed(content, signed, proof.node, allowed):
         raise ValueError(f"not signed by {proof.node}: its content or its signature is not its own")
-    if why := proofs.problem(document, proof, datetime.now(UTC)):
+    if why := proofs.problem(proof, datetime.now(UTC)):
         raise ValueError(why)
     sha256 = hashlib.sha256(content).hexdigest()
     if why := proofs.replayed(records, proof.node, proof.sequence, sha256):

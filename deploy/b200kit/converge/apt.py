@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 
 from b200kit.converge import dpkg_recovery
 from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.source import MIRROR
+from b200kit.node.lib import documents
 from b200kit.node.packages import candidates
 from b200kit.node.state.drift import File, Package
 from b200kit.run.node import Node
@@ -89,7 +89,7 @@ def install(
 def _unavailable(record: str, packages: Sequence[Package]) -> list[str]:
     """Keys of those optional packages that apt on the node does not have, by its record."""
     try:
-        entries = json.loads(record).get("missing", {})
+        entries = documents.parse(record).get("missing", {})
     except (ValueError, AttributeError):
         return []
     return [package.key for package in packages if package.optional and package.key in entries]

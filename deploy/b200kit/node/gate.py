@@ -17,12 +17,13 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation
-from b200kit.node.state.verdict import Finding, Verdict, grouped
+from b200kit.node.state.verdict import Finding, GateVerdict, Verdict, grouped
 from b200kit.node.state.view import View
 
 
@@ -109,9 +110,9 @@ def record(verdict: Verdict, path: Path) -> None:
     """Leave the verdict for the next observation; a plain user may not be able to."""
     try:
         boot_id, boot_s = boot_clock.now()
-        when = {"taken_at": timestamp.now(), "boot_id": boot_id, "boot_s": round(boot_s, 1)}
-        content = {**verdict.to_json(), **when}
-        durable_files.replace(path, json.dumps(content))
+        when = timestamp.now(), boot_id, round(boot_s, 1)
+        kept = GateVerdict(verdict.findings, verdict.not_applicable, *when)
+        durable_files.replace(path, json.dumps(unstructure(kept)))
     except OSError as error:
         print(f"gate: the verdict could not be kept: {error}", file=sys.stderr)
 
@@ -119,7 +120,7 @@ def record(verdict: Verdict, path: Path) -> None:
 def read_expectation(path: str) -> Any:
     """The expectation document; None when it cannot be read, which judge calls unmeasured."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return documents.read(Path(path), documents.LARGE)
     except (OSError, ValueError) as error:
         print(f"gate: expectation {path}: {error}", file=sys.stderr)
         return None
@@ -140,7 +141,7 @@ def main(args: list[str]) -> int:
     verdict = decide(expectation, options.nvml_timeout)
     record(verdict, STATE_DIRECTORY / "verdict.json")
     if options.json:
-        emit(out, verdict.to_json())
+        emit(out, unstructure(verdict))
     else:
         with open(out, "w", encoding="utf-8", closefd=False) as stdout:
             stdout.write("\n".join(lines(verdict)) + "\n")

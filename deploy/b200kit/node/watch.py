@@ -12,7 +12,6 @@ a bad configuration.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -25,14 +24,13 @@ from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.events import spool
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
-from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
-from b200kit.node.lib.readings import attempt
+from b200kit.node.lib import boot_clock, documents, durable_files, managed_files, timestamp
 from b200kit.node.state import advice, drift, event, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.serving import Replica
-from b200kit.node.state.verdict import Finding, Verdict
+from b200kit.node.state.verdict import Finding, Fit, Status, Verdict
 from b200kit.node.state.view import StateView
-from b200kit.node.state.watch import Fault, Rules
+from b200kit.node.state.watch import Fault, Look
 
 # All else of a GPU is judged, and a fault where it is wrong.
 _READINGS = ("index", "temperature_c", "power_usage_mw", "sm_clock_mhz", "ecc_volatile_uncorrected")
@@ -95,14 +93,13 @@ def is_running(state: object, units: Sequence[str]) -> bool:
     return any(StateView(state).reading("units", unit, "active") == "active" for unit in units)
 
 
-def of_bandwidth(verdict: Verdict) -> str:
+def of_bandwidth(verdict: Verdict) -> Status:
     """What a judgement says of the bandwidth: pass, fail, or unmeasured."""
-    found = [finding for finding in verdict.findings if finding.check.startswith("bandwidth.")]
-    blocking = [finding.status.value for finding in found if finding.blocks]
-    return ("fail" if "fail" in blocking else blocking[0]) if blocking else "pass"
+    found = [f.status for f in verdict.findings if f.check.startswith("bandwidth.") and f.blocks]
+    return Status.FAIL if Status.FAIL in found else (*found, Status.PASS)[0]
 
 
-def of_serving(verdict: Verdict, aside: Collection[str]) -> str:
+def of_serving(verdict: Verdict, aside: Collection[str]) -> Fit:
     """Whether all that still serves is fit: faults that took their replicas out are set aside."""
     return Verdict(tuple(f for f in verdict.findings if watch.key(f) not in aside)).fit
 
@@ -116,21 +113,14 @@ def is_on_trial(state: object) -> bool:
     """Whether what serves is to be proven before the node returns; nothing else is found of it."""
     view = StateView(state)
     boot_id, uptime_s = view.reading("host", "boot_id"), view.reading("host", "uptime_s")
-    return quarantine.on_trial(view.reading("notes", "quarantine"), boot_id, uptime_s)
+    mark = quarantine.mark_of(view.reading("notes", "quarantine"))
+    return mark.open_trial(boot_id, uptime_s) is not None
 
 
-def gpu_readings(state: object) -> list[dict[str, Any]]:
+def gpu_readings(state: object) -> tuple[dict[str, int], ...]:
     """What changes with the load, of each GPU, for the metrics; what was not read is left out."""
     every = [{k: gpu.known(int, k) for k in _READINGS} for gpu in StateView(state).known_gpus]
-    return [{k: v for k, v in one.items() if v is not None} for one in every]
-
-
-def remembered(before: object) -> list[Fault]:
-    """What the look before left; a fault that is lost with it is confirmed again soon."""
-    try:
-        return watch.faults_of(before)
-    except ValueError:
-        return []
+    return tuple({k: v for k, v in one.items() if v is not None} for one in every)
 
 
 def line(change: str, fault: Fault) -> str:
@@ -165,8 +155,8 @@ def asked(finding: Finding) -> dict[str, str]:
 
 
 def look(
-    expectation: Any, serving: Serving, rules: Rules, before: object
-) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+    expectation: Any, serving: Serving, before: Look | None
+) -> tuple[Look, list[tuple[str, Fault]]]:
     """One look: what is remembered now, and what it changed."""
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
@@ -175,37 +165,37 @@ def look(
         "files": [*requested.get("files", []), *map(restarts, units)],
     }
     state = observe({**requested, **more}, NVML_TIMEOUT_S)
-    counters = growth.of(before, state, began)
-    state |= {"growth": dict(counters.growth)} if counters.growth else {}
+    counters = growth.after(before.counters if before else None, state, began)
+    state |= {"growth": documents.unstructure(counters.growth)} if counters.growth else {}
     at, in_service, on_trial = timestamp.now(), not is_quarantined(state), is_on_trial(state)
-    known = remembered(before) if in_service else []
-    running = [one.index for one in serving.replicas if is_running(state, [one.unit])]
+    known = before.faults if before and in_service else ()
+    running = tuple(one.index for one in serving.replicas if is_running(state, [one.unit]))
     faults, verdict = known, None
     if running and (in_service or on_trial):
         verdict = judge(as_planned(expectation, state), state)
     if in_service and verdict:
+        rules = serving.watchdog.look_rules
         faults = watch.looked(
             known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
         )
     aside = watch.set_aside(faults, serving.watchdog.takes_out)
-    document = {
-        "schema": watch.SCHEMA,
-        "taken_at": at,
-        "boot_s": round(began, 1),
-        "took_s": round(boot_clock.seconds() - began, 2),
-        "in_service": in_service,
-        "on_trial": on_trial,
-        "running": running,
-        "fit": verdict.fit if verdict else None,
-        "set_aside": sorted(aside),
-        "fit_serving": of_serving(verdict, aside) if verdict else None,
-        "bandwidth": of_bandwidth(verdict) if verdict else None,
-        "gpus": gpu_readings(state),
-        "counters": counters.to_json(),
-        "faults": [fault.to_json() for fault in faults],
-        "remediation": [asked(fault.finding) for fault in faults if fault.confirmed],
-    }
-    return document, watch.changes(known, faults)
+    found = Look(
+        taken_at=at,
+        boot_s=round(began, 1),
+        took_s=round(boot_clock.seconds() - began, 2),
+        in_service=in_service,
+        on_trial=on_trial,
+        running=running,
+        fit=verdict.fit if verdict else None,
+        set_aside=tuple(sorted(aside)),
+        fit_serving=of_serving(verdict, aside) if verdict else None,
+        bandwidth=of_bandwidth(verdict) if verdict else None,
+        gpus=gpu_readings(state),
+        counters=counters,
+        faults=faults,
+        remediation=tuple(asked(fault.finding) for fault in faults if fault.confirmed),
+    )
+    return found, watch.changes(known, faults)
 
 
 def judged_by(paths: Sequence[str]) -> Any:
@@ -230,10 +220,10 @@ def main(args: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     expectation = judged_by(options.expect)
-    before = attempt(lambda: managed_files.note(managed_files.LOOK))
-    rules = serving.watchdog.look_rules
-    document, changes = look(expectation, serving, rules, before)
-    durable_files.replace(managed_files.LOOK, json.dumps(document) + "\n")
+    # A fault that is lost with it is confirmed again soon.
+    before = documents.remembered(Look, managed_files.LOOK)
+    found, changes = look(expectation, serving, before)
+    durable_files.replace(managed_files.LOOK, documents.to_bytes(found))
     for change, fault in changes:
         print(line(change, fault), file=sys.stderr)
         spool.put(event.of_fault(change, fault))

@@ -7,6 +7,7 @@ from typing import Any
 
 from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state.verdict import Verdict
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -25,7 +26,7 @@ def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
     state = observer(node)
     node.record.expectation = expectation(node, serving)
     verdict = judge_vetted(node.record.expectation, state)
-    node.record.verdict = verdict.to_json()
+    node.record.verdict = unstructure(verdict)
     return verdict
 
 
@@ -64,9 +65,10 @@ def require_serving_checks(node: Node, observer: Observer) -> None:
     """Judge what could not be judged before it served; a node that fails it stops serving."""
     with node.stage("proof") as entry:
         observed = serving_verdict(node, observer)
-        before = Verdict.from_json(node.record.verdict or {})
+        verdict = node.record.verdict
+        before = structure(Verdict, verdict) if verdict else Verdict()
         kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
-        node.record.verdict = Verdict(kept + observed.findings, before.not_applicable).to_json()
+        node.record.verdict = unstructure(Verdict(kept + observed.findings, before.not_applicable))
         entry["detail"] = "; ".join(f.summary for f in observed.findings if not f.blocks)
         if observed.fit != "fit":
             node.fail("proof", why(observed), outcome="red")

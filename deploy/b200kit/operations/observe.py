@@ -8,6 +8,7 @@ from typing import Any
 
 from b200kit.converge import disk_space
 from b200kit.converge.stage import DesiredState, nominal_layout
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.readiness import expected
@@ -25,7 +26,7 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     if lock:
         request["lock"] = {
             "owner": process.owner(),
-            "process": process.this().to_json(),
+            "process": unstructure(process.this()),
             "run": run,
             "ttl_s": _LOCK_TTL_S,
         }

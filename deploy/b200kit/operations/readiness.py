@@ -15,7 +15,8 @@ from b200kit.converge import apt
 from b200kit.converge.stage import nominal_layout, unavailable
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.node.state.advice import of as advice
@@ -42,7 +43,7 @@ def report(node: Node, observer: Observer) -> None:
     with node.stage("ready"):
         verdict = judged(node, observer, always=True)
     node.record.outcome = _OUTCOMES.get(verdict.fit, verdict.fit)
-    node.record.verdict = verdict.to_json()
+    node.record.verdict = unstructure(verdict)
     node.record.error = verdict.blocking[0].summary if verdict.blocking else None
 
 
@@ -57,7 +58,7 @@ def require(node: Node, observer: Observer) -> None:
     if verdict.fit == "fit":
         return
     node.record.stages[-1]["status"] = "failed"
-    node.record.verdict = verdict.to_json()
+    node.record.verdict = unstructure(verdict)
     first, *others = verdict.blocking
     node.fail("ready", f"{line(first)}. Nothing was changed")
     for finding in others:
@@ -133,7 +134,9 @@ def _tried(node: Node) -> dict[str, Any]:
         "limit_s": limit - 10,
     }
     try:
-        found = json.loads(node.connected().program("apt-trial", json.dumps(request), limit))
+        found = documents.parse(
+            node.connected().program("apt-trial", json.dumps(request), limit), documents.LARGE
+        )
     except (RemoteError, ValueError) as error:
         return {"unmeasured": f"apt could not be asked: {error}"}
     return found if isinstance(found, dict) else {"unmeasured": "apt-trial gave no document"}

@@ -24,6 +24,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib import documents
 from b200kit.operations import connections, mirror_needs, preflight
 from b200kit.operations.mirror_needs import NeedsUnknown
 from b200kit.run import host_keys
@@ -61,7 +62,7 @@ def answer(remote: Remote) -> dict[str, Any]:
         with gevent.Timeout(CONNECT_S, exception=RemoteError(f"not reached in {CONNECT_S} s")):
             remote.ensure_connected()
         text = remote.attempt_program("standing", timeout=ANSWER_S, most_bytes=_MOST_BYTES)
-        found = json.loads(text.stdout) if text.ok else None
+        found = documents.parse(text.stdout, _MOST_BYTES) if text.ok else None
     except RemoteError as error:
         why = host_keys.missing(remote.host) or str(error)
         return {"why": why}

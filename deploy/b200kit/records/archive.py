@@ -21,8 +21,9 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import decode, parse, unstructure
+from b200kit.node.proof.document import Proof
 from b200kit.node.state import view
-from b200kit.records.proofs import understood
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
@@ -62,10 +63,10 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
 
 def sanitised_proof(content: bytes) -> Sanitised:
     """A node's proof likewise: its node, boot and digests. Raises ValueError for what is none."""
-    document, proof = understood(content)
+    proof = decode(Proof, content)
     digests = [text for one in proof.evidence for text in (one.digest, one.of) if text]
-    names = [proof.node, proof.now.boot_id, *digests]
-    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": document}}, None, names)
+    names = [proof.node, proof.boot_id, *digests]
+    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": unstructure(proof)}}, None, names)
     return Sanitised(found.state["notes"]["proof"], None, found.counts)
 
 
@@ -86,7 +87,7 @@ def _files(name: str, found: Sanitised) -> dict[str, str]:
         "bundle.json": dumps(about),
         "expectation.json": dumps(found.expectation),
         "state.json": dumps({**found.state, "provenance": origin}),
-        "verdict.json": dumps(judge(found.expectation, found.state).to_json()),
+        "verdict.json": dumps(unstructure(judge(found.expectation, found.state))),
     }
 
 
@@ -121,4 +122,4 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
     stream = tar.extractfile(entry)
     if stream is None or entry.size > _MOST_BYTES:
         raise KeyError(f"{name}.json is no file of a bundle")
-    return json.loads(stream.read())
+    return parse(stream.read(), _MOST_BYTES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import conditions
 from b200kit.records.conditions import Change
 from b200kit.records.conditions_fields import Role
@@ -216,7 +217,7 @@ def _document(
     changes = conditions.differences(one, two) if both else []
     return {
         "schema": SCHEMA,
-        **found.to_json(),
+        **unstructure(found),
         "baseline": {key: accepted[key] for key in keys} if accepted else None,
         "runs": {"before": _span(before), "after": _span(newer)},
         "changed": [_change_json(change) for change in changes],

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.run.places import safe_name
 
 # What boards say that nobody gave a number of their own (SMBIOS 3.7, 7.2.1: all bits 0 or 1; the
@@ -64,9 +64,9 @@ def keep(folder: Path, node: str, state: Mapping[str, Any] | None) -> None:
 def known(folder: Path, node: str) -> Machine:
     """What was kept last; nothing where that cannot be read."""
     try:
-        kept = json.loads(_path(folder, node).read_bytes())
+        kept = documents.read(_path(folder, node))
         return machine(kept["uuid"], kept["serial"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError):
         return Machine()
 
 

@@ -7,13 +7,11 @@ stored beside the records, one file a node.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.lib import timestamp
-from b200kit.node.proof.document import EXPIRED, Proof, parsed
+from b200kit.node.proof.document import EXPIRED, Proof
 from b200kit.run import jsonl
 
 FOLDER = "proofs"
@@ -21,26 +19,15 @@ CLOCKS_MAY_DIFFER_S = 5.0
 """Seconds by which a node's clock may be ahead of this one."""
 
 
-def understood(content: bytes) -> tuple[dict[str, Any], Proof]:
-    """The document, and what it says. Raises ValueError: not understood."""
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
-    return document, parsed(document)
-
-
-def problem(document: Mapping[str, Any], proof: Proof, now: datetime) -> str:
+def problem(proof: Proof, now: datetime) -> str:
     """Why a proof that its node signed proves nothing now; empty where it does."""
-    ends = timestamp.parse(document["valid_until"])
     ahead = proof.now.wall_s - now.timestamp()
     if ahead > CLOCKS_MAY_DIFFER_S:
         return f"issued {ahead:.0f} s in the future: a clock is wrong, the node's or this one's"
-    if EXPIRED in (proof.standing, document["standing"]):
-        return f"the node itself calls it expired: {proof.why or document.get('why')}"
-    if ends <= now:
-        return f"expired {(now - ends).total_seconds():.0f} s ago, at {document['valid_until']}"
-    return ""
+    if proof.standing == EXPIRED:
+        return f"the node itself calls it expired: {proof.why}"
+    past_s = (now - timestamp.parse(proof.valid_until)).total_seconds()
+    return f"expired {past_s:.0f} s ago, at {proof.valid_until}" if past_s >= 0 else ""
 
 
 def replayed(folder: Path, node: str, sequence: int, sha256: str) -> str:

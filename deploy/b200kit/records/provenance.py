@@ -8,6 +8,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.engines import kv_cache
 from b200kit.inventory import shape
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.redact import redact
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.libraries import libraries
@@ -26,7 +27,7 @@ def run_conditions(node: Node) -> dict[str, Any]:
         "requested": desired,
         "state": record.state,
         "smoke": record.smoke,
-        "layout": [planned.to_json() for planned in node.replicas],
+        "layout": [unstructure(planned) for planned in node.replicas],
         "observed": conditions_sources.observed(record.state, record.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from b200kit.node.client import false_red
 from b200kit.node.client.percentiles import deviation, mean, percentile
@@ -67,10 +67,6 @@ class Spread:
     modes: tuple[tuple[int, float], ...] = ()
     """Runs and median of the fast and of the slow mode; empty where there is but one."""
 
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON."""
-        return asdict(self) | {"modes": [list(mode) for mode in self.modes]}
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -86,16 +82,12 @@ class Compared:
     interval: tuple[float, float]
     why: str = ""
 
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON."""
-        groups = {"before": self.before.to_json(), "after": self.after.to_json()}
-        own = {"outcome": self.outcome.value, "interval": list(self.interval)}
-        return asdict(self) | groups | own
-
 
 @dataclass(frozen=True)
 class Comparison:
     """All metrics; `slower` names those that are different and slower."""
+
+    derived: ClassVar[tuple[str, ...]] = ("slower",)
 
     outcome: Outcome
     why: str
@@ -108,16 +100,6 @@ class Comparison:
         """Metrics that got worse."""
         wrong = (m for m in self.metrics if m.outcome is Outcome.DIFFERENT and m.ratio > 1)
         return tuple(m.metric for m in wrong)
-
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON."""
-        return {
-            "outcome": self.outcome.value,
-            "why": self.why,
-            "slower": list(self.slower),
-            "metrics": [metric.to_json() for metric in self.metrics],
-            "largest": {metric: list(pair) for metric, pair in self.largest.items()},
-        }
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -7,6 +7,7 @@ from typing import Any
 
 from b200kit.inventory.keys.levels import MIN_LEVEL
 from b200kit.inventory.served import NoWayBack
+from b200kit.node.lib.documents import structure
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import former, provision, traffic
@@ -71,9 +72,10 @@ def _bring_up(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
     else:
         provision.run(node, after_boot=admit, after_gateway=lambda: _set_apart(node))
     if node.record.outcome is not None:
-        reason, found = str(node.record.error), Verdict.from_json(node.record.verdict or {})
+        reason, verdict = str(node.record.error), node.record.verdict
+        found = tuple(structure(Verdict, verdict).blocking) if verdict else ()
         node.record.reset()
-        raise NotFit(reason, tuple(found.blocking))
+        raise NotFit(reason, found)
     return {"result": f"{node.record.changes - before} changes"}
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding
@@ -61,7 +60,7 @@ class Decision:
     of: int = 1
     parts: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
-    missing: str = ""
+    missing: str = field(default="", metadata={"document": False})
 
     @property
     def text(self) -> str:
@@ -71,17 +70,6 @@ class Decision:
         if self.level is Level.REPLACE:
             return f"manual repair: {manual_repair_text(self.parts)}"
         return f"{self.level.word.replace('-', ' ')} (attempt {self.attempt} of {self.of})"
-
-    def to_json(self) -> dict[str, Any]:
-        """As a line of the transaction keeps it."""
-        return {
-            "level": self.level.word,
-            "why": self.why,
-            "attempt": self.attempt,
-            "of": self.of,
-            "parts": list(self.parts),
-            "passed": list(self.passed),
-        }
 
 
 def manual_repair_text(parts: Sequence[str]) -> str:

@@ -14,8 +14,8 @@ import contextlib
 import json
 from typing import Any
 
-from b200kit.inventory.keys.levels import Level
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import understood, unstructure
 from b200kit.node.state.drift import File
 from b200kit.reprovision import copy_comparison
 from b200kit.reprovision.escalation import Attempt
@@ -35,7 +35,7 @@ def put(node: Node, tx: Transaction) -> str | None:
         **copy_comparison.of_transaction(tx),
         "at": timestamp.now(),
         "boot_id": node.boot_id,
-        "process": process.this().to_json(),
+        "process": unstructure(process.this()),
         "boots_within_s": max(deadlines.reboot, deadlines.power_cycle),
     }
     try:
@@ -49,7 +49,7 @@ def read(node: Node) -> dict[str, Any]:
     """The copy on the node; empty where there is none or it cannot be understood."""
     with contextlib.suppress(RemoteError, ValueError):
         raw = node.connected().run(f"cat {PATH} 2>/dev/null || echo null", timeout=30)
-        found = json.loads(raw)
+        found = documents.parse(raw, documents.LARGE)
         if isinstance(found, dict) and found.get("schema") == copy_comparison.SCHEMA:
             return found
     return {}
@@ -60,7 +60,7 @@ def refuse_if_held(node: Node, document: dict[str, Any]) -> None:
     owner = document.get("owner")
     if not isinstance(owner, dict) or document.get("boot_id") in (None, node.boot_id):
         return
-    mine = document.get("process") == process.this().to_json()
+    mine = document.get("process") == unstructure(process.this())
     if mine or process.is_dead(document.get("process")):
         return
     uptime = float(node.connected().run("cat /proc/uptime", timeout=30).split()[0])
@@ -75,12 +75,8 @@ def refuse_if_held(node: Node, document: dict[str, Any]) -> None:
 
 def attempts(document: dict[str, Any]) -> tuple[Attempt, ...]:
     """Attempts in the node's copy."""
-    found = []
-    for entry in document.get("attempts", []):
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            level, at = Level.parse(entry["level"]), float(entry["at"])
-            found.append(Attempt(level, at, str(entry["outcome"]), str(entry["id"])))
-    return tuple(found)
+    found = (understood(Attempt, entry) for entry in document.get("attempts", []))
+    return tuple(one for one in found if one)
 
 
 def merged(known: tuple[Attempt, ...], on_node: tuple[Attempt, ...]) -> tuple[Attempt, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.reprovision import node_copy
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.fleet_limits import SAFETY
@@ -64,7 +64,9 @@ def is_set_aside(node: Node) -> bool:
     if isinstance(gateway, dict) and gateway.get("active") in ("inactive", "failed"):
         return not node.headless
     try:
-        standing = json.loads(node.connected().program("standing", timeout=_WITHIN_S))
+        standing = documents.parse(
+            node.connected().program("standing", timeout=_WITHIN_S), documents.LARGE
+        )
         replicas = standing["replicas"]
         return bool(replicas) and all(each["takes_requests"] is False for each in replicas)
     except (RemoteError, ValueError, LookupError, TypeError):

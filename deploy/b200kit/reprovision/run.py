@@ -6,6 +6,7 @@ import time
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.checks.serving import running
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -93,7 +94,7 @@ class Repair:
         node = self.node
 
         def begin() -> None:
-            found = [finding.to_json() for finding in self.findings]
+            found = [unstructure(finding) for finding in self.findings]
             ledger.begin(found, circuit_breaker.cause(self.findings), node.spec.reason or "")
 
         with owned(node, ledger, begin if node.spec.reason else None) as (tx, self._attempts):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision import circuit_breaker, states
 from b200kit.reprovision import explain as plans
@@ -113,7 +114,7 @@ class StateMachine:
         fields: dict[str, Any] = {"boot_id": self.node.boot_id}
         if name in ("action", "hand over"):
             decision = self.decide(tx)
-            fields["decision"] = decision.to_json()
+            fields["decision"] = unstructure(decision)
             if name == "action":
                 fields |= {
                     "level": decision.level.word,
@@ -136,7 +137,7 @@ class StateMachine:
         try:
             fields = handler.perform(self.node, intent, lambda text: self._say(name, text))
         except NotFit as unfit:
-            found = [finding.to_json() for finding in unfit.findings]
+            found = [unstructure(finding) for finding in unfit.findings]
             cause = circuit_breaker.cause(unfit.findings)
             tx = self._close(tx, "failed", result=str(unfit), findings=found, cause=cause)
             self._say(name, f"not fit: {unfit}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import bring_up, escalation, former, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
@@ -159,7 +160,7 @@ def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
     fault = unreachable(node)
     if fault is not None:
         others = [f for f in tx.findings if f.check != fault.check]
-        found = [f.to_json() for f in (fault, *others)]
+        found = [unstructure(f) for f in (fault, *others)]
         return {"result": f"none: {fault.summary} ({fault.read})", "findings": found}
     progress: list[str] = []
     bundle = evidence.collect(node, intent, progress.append)
@@ -168,7 +169,7 @@ def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
         "result": "; ".join(progress) or f"collected before: {bundle.path}",
         "path": bundle.path,
         "sha256": bundle.sha256,
-        "findings": [f.to_json() for f in retained],
+        "findings": [unstructure(f) for f in retained],
     }
 
 

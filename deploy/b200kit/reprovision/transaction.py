@@ -13,7 +13,7 @@ from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import timestamp
-from b200kit.node.state.verdict import Finding
+from b200kit.node.state.verdict import Finding, finding_of
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.states import State, Step, onward, step
@@ -219,7 +219,7 @@ def _taken(
 
 
 def _findings(line: Mapping[str, Any]) -> tuple[Finding, ...]:
-    return tuple(Finding.from_json(entry) for entry in line.get("findings", []))
+    return tuple(map(finding_of, line.get("findings", [])))
 
 
 _KINDS = {

@@ -14,6 +14,7 @@ import gevent  # type: ignore[import-untyped]
 
 from b200kit.inventory import served as documents
 from b200kit.inventory.served import NoWayBack
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import dry_run, gate, steps
 from b200kit.reprovision import explain as plans
@@ -222,7 +223,7 @@ def _begin(ledger: Ledger, entry: Entry, turns: Turns, found: Sequence[Finding])
         in_place=entry.in_place,
         measures=entry.measures,
     )
-    known = [finding.to_json() for finding in found]
+    known = [unstructure(finding) for finding in found]
     ledger.begin(known, "", entry.title, change=change.to_line())
 
 

@@ -21,6 +21,7 @@ from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
@@ -211,7 +212,7 @@ class Node:
             **self.record.to_json(),
             "commands": self.remote.commands if self.remote else 0,
             "layout": [
-                {**each.to_json(), **({"processes": 1} if is_one_process(kind, each) else {})}
+                {**unstructure(each), **({"processes": 1} if is_one_process(kind, each) else {})}
                 for each in self.replicas
             ],
         }

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Range
 
 # Inode of the namespace that a machine boots with (include/linux/proc_ns.h, PROC_PID_INIT_INO).
 _FIRST_NAMESPACE = 0xEFFFFFFC
@@ -32,21 +35,8 @@ class Process:
     boot: str
     namespace: int
     user: int
-    pid: int
+    pid: Annotated[int, Range(1)]
     started: int
-
-    @classmethod
-    def of(cls, value: object) -> Process | None:
-        """Read one back; None for what is none."""
-        try:
-            found = cls(**value) if isinstance(value, dict) else None
-        except TypeError:
-            return None
-        return found if found and type(found.pid) is int else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 def this() -> Process:
@@ -55,8 +45,8 @@ def this() -> Process:
 
 
 def is_dead(value: object) -> bool:
-    """Whether a process that kept its `this().to_json()` has certainly ended."""
-    other, here = Process.of(value), this()
+    """Whether a process that kept its `this()` has certainly ended."""
+    other, here = documents.understood(Process, value), this()
     if other is None:
         return False
     # Machines made of one image may have one machine id: then their names differ.

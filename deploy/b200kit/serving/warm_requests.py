@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from b200kit import engines
 from b200kit.inventory import shape
 from b200kit.inventory.keys.parts import Watchdog
-from b200kit.node.state import mend, warmup_features, watch
+from b200kit.node.state import warmup_features
 from b200kit.node.state.drift import File
+from b200kit.node.state.mend import MendRules
 from b200kit.node.state.serving import WarmPlan, WatchdogPlan
-from b200kit.node.state.watchdog import Rules
+from b200kit.node.state.watch import LookRules
+from b200kit.node.state.watchdog import WatchdogRules
 from b200kit.run.node import Node
 
 if TYPE_CHECKING:
@@ -54,10 +56,10 @@ def watchdog(node: Node) -> WatchdogPlan:
     asked, metrics = node.spec.watchdog, engines.get(node.spec.engine).metrics
     progress = ("generation_tokens", "prompt_tokens")
     return WatchdogPlan(
-        rules=_taken(Rules, asked),
-        look_rules=_taken(watch.Rules, asked),
+        rules=_taken(WatchdogRules, asked),
+        look_rules=_taken(LookRules, asked),
         takes_out=tuple(asked.takes_out),
-        mend_rules=_taken(mend.Rules, asked),
+        mend_rules=_taken(MendRules, asked),
         waiting=metrics.get("waiting", ""),
         gaps=metrics.get("inter_token_latency", ""),
         progress=tuple(metrics[name] for name in progress if name in metrics),

@@ -6,15 +6,15 @@ before the watchdog starts, so that the first look has somebody to tell.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.events import Events
-from b200kit.node.events.config import CONFIG, CREDENTIAL
+from b200kit.node.events.config import CONFIG, CREDENTIAL, EventPlan
 from b200kit.node.events.spool import DIRECTORY
+from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
@@ -62,15 +62,15 @@ def _files(node: Node, events: Events) -> list[File]:
 def _document(node: Node, events: Events) -> bytes:
     """What the node program needs to know (b200kit/node/events/config.py)."""
     hook = events.webhook
-    document = {
-        "node": node.name,
-        "kept": events.kept,
-        "deadline_s": events.deadline_s,
-        "command": list(events.command),
-        "url": hook.url if hook else "",
-        "ca_file": AUTHORITY if hook and hook.ca_file else "",
-    }
-    return json.dumps(document, indent=1, sort_keys=True).encode()
+    plan = EventPlan(
+        node=node.name,
+        kept=events.kept,
+        deadline_s=events.deadline_s,
+        command=tuple(events.command),
+        url=hook.url if hook else "",
+        ca_file=AUTHORITY if hook and hook.ca_file else "",
+    )
+    return documents.to_bytes(plan)
 
 
 def plan(node: Node) -> list[Change]:

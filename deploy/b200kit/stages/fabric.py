@@ -14,7 +14,7 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.fabric import sequence
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import Unit
 from b200kit.run.node import Node, duration
@@ -110,7 +110,7 @@ def _slice(node: Node, walk: _Walk, seconds: float) -> dict[str, Any]:
     timeout = int(_SLICE_S) + _LOOKS_S
     output = node.connected().program(arguments, stdin=json.dumps(request), timeout=timeout)
     try:
-        answer = json.loads(output)
+        answer = documents.parse(output, documents.LARGE)
         return {key: answer[key] for key in _ANSWER}
     except (ValueError, TypeError, KeyError):
         raise RemoteError("the answer about the bring-up is not one of its own") from None

@@ -5,11 +5,10 @@ The looks at the node issue the proof (stages/watchdog.py).
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from b200kit.node.proof.command import RULES as SCHEMA
-from b200kit.node.proof.document import parsed
+from b200kit.node.lib import documents
+from b200kit.node.proof.document import Consequence, Proof, ProofRules, RenewalRules
 from b200kit.node.proof.evidence import PASS
 from b200kit.node.proof.sources import digest
 from b200kit.node.state.drift import File, Unit
@@ -34,7 +33,7 @@ def files(node: Node) -> list[File]:
     """The rules, and what answers for the node's share; none where no proof is asked for."""
     if not is_issued(node):
         return []
-    found = [File(RULES, json.dumps(document(node), indent=1, sort_keys=True).encode())]
+    found = [File(RULES, documents.to_bytes(document(node)))]
     if node.spec.proof.asked_at:
         found += [
             File(
@@ -52,7 +51,7 @@ def units(node: Node) -> list[Unit]:
     return [Unit(SHARE)] if is_issued(node) and node.spec.proof.asked_at else []
 
 
-def document(node: Node) -> dict[str, Any]:
+def document(node: Node) -> ProofRules:
     """How long evidence of each kind holds (s), and which kinds are required."""
     keys, look_s = node.spec.proof, node.spec.watchdog.longest_look_s
     hours = {
@@ -61,20 +60,17 @@ def document(node: Node) -> dict[str, Any]:
         "answers": keys.answers_ttl_h,
         "bandwidth": keys.bandwidth_ttl_h,
     }
-    return {
-        "schema": SCHEMA,
-        "node": node.name,
-        "ttl_s": {
-            "look": keys.look_holds_s(look_s),
-            **{kind: 3600 * h for kind, h in hours.items()},
-        },
-        "required": required(node),
-        "expiring_share": keys.expiring_share,
-        "expired": {"percent": keys.expired_share, "out_after_s": keys.out_after_s},
-        "clock_step_s": keys.clock_step_s,
-        "clock_settle_s": keys.clock_settle_s,
-        **_renewal(node),
-    }
+    asked = keys.renew
+    return ProofRules(
+        node=node.name,
+        ttl_s={"look": keys.look_holds_s(look_s), **{kind: 3600 * h for kind, h in hours.items()}},
+        required=required(node),
+        expiring_share=keys.expiring_share,
+        expired=Consequence(keys.expired_share, keys.out_after_s),
+        clock_step_s=keys.clock_step_s,
+        clock_settle_s=keys.clock_settle_s,
+        renew=RenewalRules(asked.window, asked.idle_s, asked.when_left) if renews(node) else None,
+    )
 
 
 def renews(node: Node) -> bool:
@@ -82,18 +78,11 @@ def renews(node: Node) -> bool:
     return is_issued(node) and node.spec.proof.renew.by_node == "on"
 
 
-def _renewal(node: Node) -> dict[str, Any]:
-    """When it may, and when that is due."""
-    keys = node.spec.proof.renew
-    asked = {"window": keys.window, "idle_s": keys.idle_s, "when_left": keys.when_left}
-    return {"renew": asked} if renews(node) else {}
-
-
-def required(node: Node) -> list[str]:
+def required(node: Node) -> tuple[str, ...]:
     """The kinds without which the node has proven nothing: what its inventory asks for."""
     answers = ["answers"] if node.spec.smoke.golden_tokens else []
     bandwidth = ["bandwidth"] if node.spec.bandwidth == "required" else []
-    return ["look", "gate", "latency", *answers, *bandwidth]
+    return ("look", "gate", "latency", *answers, *bandwidth)
 
 
 def runs_out(node: Node, document: object) -> bool:
@@ -103,11 +92,11 @@ def runs_out(node: Node, document: object) -> bool:
     """
     state = StateView(node.state or {})
     try:
-        proof = parsed(state.raw("notes", "proof"))
+        proof = documents.structure(Proof, state.raw("notes", "proof"))
         boot_id, uptime_s = state.text("host", "boot_id"), state.get(float, "host", "uptime_s")
     except (ValueError, Unread):
         return False
-    if not is_issued(node) or proof.now.boot_id != boot_id:
+    if not is_issued(node) or proof.boot_id != boot_id:
         return False
     now = proof.later(uptime_s)
     passed = [one for one in now.required if one.result == PASS and one.digest == digest(document)]

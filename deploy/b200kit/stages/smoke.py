@@ -17,6 +17,7 @@ from b200kit.converge.stage import Change, Stage, nothing
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.node.state.path import reach
@@ -39,7 +40,7 @@ def fingerprint(node: Node) -> str:
     layout = node.layout()
     parts = {
         "serving": documents.unstructure(serving.serving_document(node, layout)),
-        "layout": [replica.to_json() for replica in layout],
+        "layout": [unstructure(replica) for replica in layout],
         "engine": serving.engine_id(node),
         "model": node.spec.model_revision,
         "gateway": gateway.desired(node, layout).files[0].content.decode(),
@@ -96,7 +97,7 @@ def _measure(node: Node, mark: str) -> str:
     )
     try:
         # A result that fails is a result: the exit status only repeats its verdict.
-        result = json.loads(done.stdout)
+        result = documents.parse(done.stdout, documents.LARGE)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.record.smoke = {**result, "fingerprint": mark}

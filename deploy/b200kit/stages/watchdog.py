@@ -116,7 +116,7 @@ def look(node: Node) -> None:
 
 
 def _refuse(mark: object) -> None:
-    raise StageFailed(watchdog.describe(mark))
+    raise StageFailed(str(watchdog.mark_of(mark)))
 
 
 STAGE = Stage(name="watchdog", desired=desired, plan=plan)

@@ -7,7 +7,6 @@ and fails at once where no other try could help; `model` waits until it is there
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
@@ -151,7 +151,7 @@ def _server_absent(node: Node, target: DesiredState) -> list[Change]:
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
     """What the node program says of the model; `progress` is {} where nothing was reported yet."""
     words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
-    observed: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
+    observed: dict[str, Any] = documents.parse(node.connected().program(words.rstrip()))
     return {**observed, "progress": observed.get("progress") or {}}
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.path import known_number
 from b200kit.node.state.view import Unmeasured
 from b200kit.records.conditions import value_of
@@ -34,13 +35,20 @@ Cell = dict[str, Any]
 class Layout:
     """A layout by its inventory keys; *names* are where it is from, such as ("configured", "B")."""
 
+    derived: ClassVar[tuple[str, ...]] = ("name",)
+
     replicas: int
     tensor_parallel: int
     data_parallel: int
     expert_parallel: bool
     max_num_batched_tokens: int
     max_num_seqs: int
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), metadata={"document": False})
+
+    @property
+    def name(self) -> str:
+        """Its names, as one."""
+        return "/".join(self.names)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -57,16 +65,12 @@ class Layout:
         """GPUs of one replica."""
         return self.tensor_parallel * self.data_parallel
 
-    def to_json(self) -> dict[str, Any]:
-        """Keys and values, and the names."""
-        return {"name": "/".join(self.names), **self.values}
-
     def __str__(self) -> str:
         """TP2 x 4, 2048 tokens, 8 seqs (configured/A)."""
         ways = f"TP{self.tensor_parallel}"
         ways += f"+DP{self.data_parallel}" if self.data_parallel > 1 else ""
         ways += "+EP" if self.expert_parallel else ""
-        names = f" ({'/'.join(self.names)})" if self.names else ""
+        names = f" ({self.name})" if self.names else ""
         limits = f"{self.max_num_batched_tokens} tokens, {self.max_num_seqs} seqs"
         return f"{ways} x {self.replicas}, {limits}{names}"
 
@@ -212,7 +216,7 @@ def document(
         "cells": list(cells),
         "knees": [
             {
-                "layout": layout.to_json(),
+                "layout": unstructure(layout),
                 "workload": workload,
                 "rate": found.rate,
                 "goodput": found.goodput,

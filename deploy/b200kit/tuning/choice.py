@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.path import known_number, reach
 from b200kit.tuning.candidates import CONFIGURED
 from b200kit.tuning.cells import Cell, Layout, layout_of, point, sweeps
@@ -52,7 +53,7 @@ def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dic
     alike = [one for one in ranked if _alike(one, ranked[0])]
     taken = min(alike, key=_complexity)
     return {
-        "layout": taken.layout.to_json(),
+        "layout": unstructure(taken.layout),
         "why": _why(goal, taken, ranked, alike),
         "alike": [str(one.layout) for one in alike if one is not taken],
         "evidence": [dict(one.evidence) for one in ranked],
@@ -94,7 +95,7 @@ def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
         upper = "no bad rate for sure" if knee.high is None else f"{knee.high:g}/s"
         words = f"knee {knee.rate:g}/s (surely good to {low:g}/s, bad from {upper}): {knee.why}"
         evidence = {
-            "layout": layout.to_json(),
+            "layout": unstructure(layout),
             "workload": workload,
             "knee": knee.rate,
             "words": words,

@@ -13,6 +13,7 @@ from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import provenance
 from b200kit.records.conditions import build
 from b200kit.run.node import Node, StageFailed
@@ -61,7 +62,7 @@ class Plan:
         identity = self.key(layout, workload)
         done = [ln for ln in self.lines if ln["kind"] == "cell" and ln["cell"]["status"] == "done"]
         mine = [line for line in [*done, *self.fresh] if line.get("key") == identity]
-        return [{**line["cell"], "layout": layout.to_json()} for line in mine]
+        return [{**line["cell"], "layout": unstructure(layout)} for line in mine]
 
     def next_rate(self, layout: Layout, workload: Workload) -> float | None:
         """The rate to measure next on a layout, None when its sweep is over."""
@@ -135,7 +136,7 @@ class Plan:
 
 def _skipped(layout: Layout, workload: Workload) -> Cell:
     return {
-        "layout": layout.to_json(),
+        "layout": unstructure(layout),
         "workload": workload.name,
         "rate": None,
         "status": "skipped",

@@ -7,12 +7,12 @@ moment, the next deploy/b200.py does: it finds other GPUs than it asks for.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
 from b200kit.node.client.golden import reference
+from b200kit.node.lib import documents
 from b200kit.node.lib.error_line import cause
 from b200kit.operations import observe
 from b200kit.run.node import Node, StageFailed
@@ -89,7 +89,7 @@ class Rotation:
         asked = f"correctness-check --config {serving.SERVING} --replica {replica}"
         done = self.node.connected().attempt_program(asked, timeout=_CHECK_S)
         try:
-            found = json.loads(done.stdout)
+            found = documents.parse(done.stdout, documents.LARGE)
         except ValueError:
             raise RemoteError(f"replica {replica} was not asked: {cause(done.lines)}") from None
         return "" if found["ok"] else str(found["problems"][0])
@@ -136,7 +136,7 @@ def _alone(node: Node) -> None:
             )
     kept = node.connected().attempt(f"cat {reference.PATH}", timeout=30)
     try:
-        name = reference.parsed(json.loads(kept.stdout)).holds_for
+        name = reference.parsed(documents.parse(kept.stdout, documents.LARGE)).holds_for
     except ValueError:
         name = ""
     if name != golden.holds_for(node, node.layout()):

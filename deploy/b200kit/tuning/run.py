@@ -9,14 +9,14 @@ the stages that follow in deploy/tune.py put the node back.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import time
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state import drift
 from b200kit.operations import observe
@@ -168,7 +168,8 @@ class Tuning:
         status, why = cells.status(ours)
         bench = self._bench(options, limit) if status == "done" else {"unmeasured": why}
         cell = {
-            "layout": layout.to_json(), "workload": workload.name, "rate": rate, "status": status,
+            "layout": unstructure(layout), "workload": workload.name,
+            "rate": rate, "status": status,
             **({"why": why} if why else {}),
             "ours": cells.retained(ours), "bench": bench,
             "difference": cells.differences(ours, bench),
@@ -241,7 +242,7 @@ def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
     """What a command of the node program prints, whatever its exit status. Raises RemoteError."""
     done = node.connected().attempt_program(arguments, timeout=limit)
     try:
-        found = json.loads(done.stdout)
+        found = documents.parse(done.stdout, documents.LARGE)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     if not isinstance(found, dict):
@@ -252,7 +253,7 @@ def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
 def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
     result = {"status": "failed", "why": why} if why else {"status": "up"}
     return {
-        "kind": "layout", "layout": layout.to_json(), "seconds": round(seconds, 1),
+        "kind": "layout", "layout": unstructure(layout), "seconds": round(seconds, 1),
         "at": timestamp.now(), **result,
     }  # fmt: skip
 
@@ -260,7 +261,7 @@ def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
 def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> dict[str, Any]:
     unmeasured = {"unmeasured": why}
     cell = {
-        "layout": layout.to_json(), "workload": workload.name,
+        "layout": unstructure(layout), "workload": workload.name,
         "rate": plan.next_rate(layout, workload), "status": "failed", "why": why,
         "ours": unmeasured, "bench": unmeasured,
         "started": timestamp.now(), "ended": timestamp.now(),

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.proof import signature
 from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Proof, Rules, Serving, issued
+from b200kit.node.proof.document import Proof, ProofRules, ServingNow, issued
 from b200kit.node.proof.evidence import Evidence
 from b200kit.records import store
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof:
     """A valid proof, issued so many seconds ago."""
     now = Now("4f0c3b6e-0f5b", 1000.0, time.time() - age_s)
-    made = issued(None, [LOOK], Serving((0, 1), 8), now, Rules(node, {}, ["look"]))
+    made = issued(None, [LOOK], ServingNow((0, 1), 8), now, ProofRules(node, {}, ["look"]))
     return Proof(**{**vars(made), "sequence": sequence})
 
 
@@ -57,7 +58,7 @@ def verify(folder: Path, file: Path, *more: str) -> int:
 
 
 def test_a_proof_is_verified_as_often_as_it_is_shown(folder: Path) -> None:
-    file = signed(folder, proof_of().to_json())
+    file = signed(folder, unstructure(proof_of()))
     assert verify(folder, file) == 0
     assert verify(folder, file) == 0
     assert verify(folder, file, "--node", "n02") == 1
@@ -72,7 +73,7 @@ def refusal(folder: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> str
 
 
 def test_forged_content_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, proof_of().to_json())
+    file = signed(folder, unstructure(proof_of()))
     file.write_text(file.read_text().replace('"gpus": 8', '"gpus": 9'))
     assert "not signed by n01" in refusal(folder, file, capsys)
 
@@ -80,7 +81,7 @@ def test_forged_content_is_refused(folder: Path, capsys: pytest.CaptureFixture[s
 def test_a_proof_that_another_node_signed_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = signed(folder, proof_of("n01").to_json(), by="n02")
+    file = signed(folder, unstructure(proof_of("n01")), by="n02")
     assert "not signed by n01" in refusal(folder, file, capsys)
 
 
@@ -89,59 +90,59 @@ def test_a_signature_for_something_else_is_refused(
 ) -> None:
     with monkeypatch.context() as other:
         other.setattr(signature, "NAMESPACE", "file")
-        file = signed(folder, proof_of().to_json())
+        file = signed(folder, unstructure(proof_of()))
     assert "not signed by n01" in refusal(folder, file, capsys)
 
 
 def test_what_ran_out_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, proof_of(age_s=125).to_json())
+    file = signed(folder, unstructure(proof_of(age_s=125)))
     assert "expired" in refusal(folder, file, capsys)
 
 
 def test_what_the_node_itself_calls_expired_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    late = {**proof_of().to_json(), "standing": "expired"}
-    assert "the node itself" in refusal(folder, signed(folder, late), capsys)
+    late = {**unstructure(proof_of()), "standing": "expired"}
+    assert "standing" in refusal(folder, signed(folder, late), capsys)
 
 
 def test_what_was_issued_in_the_future_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = signed(folder, proof_of(age_s=-60).to_json())
+    file = signed(folder, unstructure(proof_of(age_s=-60)))
     assert "in the future" in refusal(folder, file, capsys)
 
 
 def test_an_old_proof_shown_again_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert verify(folder, signed(folder, proof_of(sequence=42).to_json())) == 0
+    assert verify(folder, signed(folder, unstructure(proof_of(sequence=42)))) == 0
     capsys.readouterr()
-    old = signed(folder, proof_of(sequence=41).to_json())
+    old = signed(folder, unstructure(proof_of(sequence=41)))
     assert "replayed" in refusal(folder, old, capsys)
-    twin = signed(folder, {**proof_of(sequence=42).to_json(), "why": "a clone"})
+    twin = signed(folder, unstructure(proof_of(sequence=42, age_s=9)))
     assert "another proof" in refusal(folder, twin, capsys)
 
 
 def test_what_is_refused_is_not_noted_as_seen(folder: Path) -> None:
-    assert verify(folder, signed(folder, proof_of(sequence=99).to_json(), by="n02")) == 1
-    assert verify(folder, signed(folder, proof_of(sequence=41).to_json())) == 0
+    assert verify(folder, signed(folder, unstructure(proof_of(sequence=99)), by="n02")) == 1
+    assert verify(folder, signed(folder, unstructure(proof_of(sequence=41)))) == 0
 
 
 def test_another_schema_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, {**proof_of().to_json(), "schema": "b200kit/proof/2"})
+    file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/2"})
     assert "b200kit/proof/1" in refusal(folder, file, capsys)
 
 
 @pytest.mark.parametrize("gone", ["proof.json", "proof.json.sig", "known_hosts"])
 def test_what_cannot_be_read_is_no_refusal(folder: Path, gone: str) -> None:
-    file = signed(folder, proof_of().to_json())
+    file = signed(folder, unstructure(proof_of()))
     (folder / gone).unlink()
     assert verify(folder, file) == 2
 
 
 def test_a_node_is_found_by_its_name_among_the_pinned_keys(folder: Path) -> None:
-    file = signed(folder, proof_of("n02").to_json(), by="n02")
+    file = signed(folder, unstructure(proof_of("n02")), by="n02")
     assert verify(folder, file) == 1
     assert verify(folder, file, "--name", "[10.0.0.2]:2222") == 0
 
@@ -153,7 +154,7 @@ def test_ssh_keygen_alone_verifies_by_the_signers_that_are_printed(
     assert cli.main(["proof", "signers", "n01", "n02=[10.0.0.2]:2222", *hosts]) == 0
     (folder / "signers").write_text(capsys.readouterr().out)
     for node, code in (("n01", True), ("n02", False)):
-        content = signed(folder, proof_of().to_json()).read_bytes()
+        content = signed(folder, unstructure(proof_of())).read_bytes()
         argv = ["ssh-keygen", "-Y", "verify", "-f", str(folder / "signers"), "-I", node]
         argv += ["-n", "b200kit-proof", "-s", str(folder / "proof.json.sig")]
         done = subprocess.run(argv, input=content, check=False, capture_output=True)
@@ -167,8 +168,9 @@ def test_signers_of_a_node_that_is_not_pinned_are_not_printed(folder: Path, node
 
 
 def test_copy_for_a_vendor_names_nobody(folder: Path) -> None:
-    made = proof_of("rack7-secret").to_json()
-    made["why"] = "GPU 3 has 17 of 18 NVLinks up"
+    made = unstructure(proof_of("rack7-secret"))
+    bad = {"result": "fail", "why": "GPU 3 has 17 of 18 NVLinks up", "required": False}
+    made["evidence"].append({**made["evidence"][0], **bad, "valid_until": made["issued_at"]})
     file = folder / "proof.json"
     file.write_text(json.dumps(made))
     output = folder / "copy.json"

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from b200kit.monitoring.targets import Member
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import command, exposition
 from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.state.verdict import Finding
@@ -131,7 +132,7 @@ def fault(check: str) -> dict[str, Any]:
     """A look that found a fault which counts, and touches no replica."""
     finding = replace(nodes.LINK, check=check)
     found = Fault(Finding(**vars(finding)), (0,), nodes.AT, ("fault",), confirmed=True)
-    return {"watch": nodes.looked(gpus=GPUS, faults=[found.to_json()])}
+    return {"watch": nodes.looked(gpus=GPUS, faults=[unstructure(found)])}
 
 
 def standing(**changes: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.metrics.families import Events
-from b200kit.node.state.watchdog import Outcome
+from b200kit.node.state.watchdog import ProbeOutcome
 from tests.prometheus import Sent, until
 from tests.unit.monitoring.monitored import (
     FAILING,
@@ -52,7 +52,7 @@ def noted(*alerts: str, **notes: Any) -> Case:
     return on_page(*alerts, notes=notes)
 
 
-def out(alert: str, found: Outcome) -> Case:
+def out(alert: str, found: ProbeOutcome) -> Case:
     """A replica that is out; the other was probed when the case begins."""
     return Case((alert,), lambda node: node.tell(notes=standing(found=found.value)))
 
@@ -95,8 +95,8 @@ CASES = [
     noted("B200ThermalFault", **fault("thermal.slowdown")),
     noted("B200GpuLost", **fault("pcie.link")),
     noted("B200OtherFault", **fault("host.iommu")),
-    out("B200ReplicaOut", Outcome.NO_ANSWER),
-    out("B200AnswersWrong", Outcome.WRONG),
+    out("B200ReplicaOut", ProbeOutcome.NO_ANSWER),
+    out("B200AnswersWrong", ProbeOutcome.WRONG),
     noted("B200NodeMarked", watchdog_mark={"why": "given up"}),
     slow("B200TtftSlow", TTFT, 2.0),
     slow("B200ItlSlow", ITL, 0.3),

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.run import zipapp
 from tests.unit import states
 from tests.unit.lab.shim_kit import facts
@@ -45,7 +46,8 @@ for module in pkgutil.walk_packages(b200kit.node.__path__, "b200kit.node."):
 """
 JUDGE = """
 from b200kit.node.checks.judge import judge
-print(json.dumps([judge(*each).to_json() for each in json.load(sys.stdin)]))
+from b200kit.node.lib.documents import unstructure
+print(json.dumps([unstructure(judge(*each)) for each in json.load(sys.stdin)]))
 """
 
 
@@ -117,7 +119,7 @@ def test_recorded_nodes_are_judged_alike(python: str, program: Path) -> None:
     names = sorted(path.stem for path in states.STATES.glob("*.json"))
     cases = [[states.expectation(), states.recorded(name)] for name in names]
     verdicts = answer(run(python, "-I", "-c", LOAD + JUDGE, program, said=json.dumps(cases)))
-    assert verdicts == [judge(*case).to_json() for case in cases]
+    assert verdicts == [unstructure(judge(*case)) for case in cases]
     assert {verdict["fit"] for verdict in verdicts} >= {"fit", "unfit"}
 
 

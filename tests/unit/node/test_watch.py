@@ -14,9 +14,12 @@ from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, managed_files
+from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state import watch
+from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.watch import Look
 from tests.unit import serving_document, states
 from tests.unit.states import State
 
@@ -213,7 +216,7 @@ def test_replays_count_by_the_minute_and_take_nothing_out(
     assert found(tmp_path) == []
     now[0], node["gpus"][5]["pcie"]["replays"] = 60.0, 10**6 + 9
     assert found(tmp_path) == [("replays.rate", [1])]
-    assert watch.out(watch.faults_of(looks(tmp_path)), TAKES_OUT) == {}
+    assert watch.out(structure(Look, looks(tmp_path)).faults, TAKES_OUT) == {}
     now[0] = 120.0
     assert found(tmp_path) == []
 
@@ -247,8 +250,9 @@ def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> 
 
 def test_a_node_on_trial_is_judged_and_has_no_faults(node: State, tmp_path: Path) -> None:
     node["host"]["uptime_s"] = 900.0
-    trial = {"boot_id": node["host"]["boot_id"], "ends": 960.0}
-    node["notes"]["quarantine"] = {"why": "rollout: driver", "trial": trial}
+    mark = Quarantine(why="rollout: driver")
+    mark = mark.admitted("ops", ("then", "later"), node["host"]["boot_id"], 960.0)
+    node["notes"]["quarantine"] = unstructure(mark)
     found = looks(tmp_path)
     assert (found["in_service"], found["on_trial"], found["fit_serving"]) == (False, True, "fit")
     node["gpus"][5]["links"][4]["state"] = 0

@@ -16,14 +16,14 @@ from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node.checks.judge import judge
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Status, Verdict
-from b200kit.node.state.watch import Fault, Rules
+from b200kit.node.state.watch import Fault, LookRules
 from tests.unit import corpus
 from tests.unit.states import State, expectation, healthy
 
 DAY = 24 * 3600 // 10
 """Looks of a day, one every ten seconds."""
 IDLE, NONE, POWER_CAP = 1, 0, 4
-RULES = Rules()
+RULES = LookRules()
 KINDS = 20
 
 
@@ -61,7 +61,7 @@ def verdicts() -> Callable[[random.Random], Verdict]:
 
 def confirmed(looks: Iterator[Verdict]) -> list[tuple[int, str]]:
     """Each fault that counted, with the number of the look."""
-    known, found = list[Fault](), []
+    known, found = tuple[Fault, ...](), []
     for number, verdict in enumerate(looks):
         before = known
         known = watch.looked(known, verdict, lambda _: (0,), RULES, str(number))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import lock
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state import drift
 from b200kit.operations import observe as observation
 from b200kit.run import process
@@ -55,7 +56,9 @@ def holder(machine: Machine) -> dict[str, Any] | None:
 def dead_process() -> dict[str, Any]:
     """A process that ended a moment ago, as it called itself."""
     said = (
-        "import json; from b200kit.run import process; print(json.dumps(process.this().to_json()))"
+        "import json; from b200kit.run import process; "
+        "from b200kit.node.lib.documents import unstructure; "
+        "print(json.dumps(unstructure(process.this())))"
     )
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -105,7 +108,7 @@ def test_lock_of_a_dead_process_of_ours_is_taken_over(machine: Machine, node: No
     assert (held["owner"], held["run"]) == (process.owner(), RUN)
 
 
-HERE = process.this().to_json()
+HERE = unstructure(process.this())
 # Holders of whom nobody here can say that they are dead.
 ALIVE: dict[str, object] = {
     "this process": HERE,

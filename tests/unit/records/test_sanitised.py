@@ -13,6 +13,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import structure
 from b200kit.node.state.verdict import Verdict
 from b200kit.records import archive
 from b200kit.records.pseudonyms import Pseudonyms
@@ -59,7 +60,7 @@ def test_an_archive_is_judged_as_its_recorded_state(
     verdicts = []
     for judged in ([source, *options], [str(target)]):
         cli.main(["judge", *judged, "--json"])
-        verdicts.append(Verdict.from_json(json.loads(capsys.readouterr().out)))
+        verdicts.append(structure(Verdict, json.loads(capsys.readouterr().out)))
     assert made == 0
     assert told(verdicts[0]) == told(verdicts[1])
     assert "hgx-b200" not in _text(target, "state.json")

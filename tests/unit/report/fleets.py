@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Standing
+from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
 from b200kit.report.content.now.node import Known, Planned
 
@@ -55,7 +56,7 @@ def look(*faults: Fault, age_s: float = 8.0) -> Json:
     """The last look."""
     return {
         "schema": "b200kit/watch/1", "taken_at": stamp(age_s), "boot_s": BOOT_S - age_s,
-        "took_s": 1.2, "in_service": True, "faults": [fault.to_json() for fault in faults],
+        "took_s": 1.2, "in_service": True, "faults": [unstructure(fault) for fault in faults],
     }  # fmt: skip
 
 
@@ -68,7 +69,11 @@ def fault(summary: str = "GPU 3 has 17 of 18 NVLinks up", **changed: Any) -> Fau
 
 def kept(last: Json | None = None, **changed: Any) -> Json:
     """What the watchdog remembers of a replica."""
-    return {**Standing(**changed).to_json(), "boot_id": BOOT, "last": last or {"at": stamp(5)}}
+    return {
+        **unstructure(ReplicaState(**changed)),
+        "boot_id": BOOT,
+        "last": last or {"at": stamp(5)},
+    }
 
 
 def held(node: str) -> Json:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.html.page import render
 from tests.subtests import in_subtests
 from tests.unit import paths, readings, states
@@ -53,7 +54,7 @@ def healthy() -> tuple[Any, str, str]:
     """Verdict, page and terminal text of the healthy node."""
     state = states.healthy()
     record = run_over(state)
-    return judge(states.expectation(), state).to_json(), render(record), terminal(record)
+    return unstructure(judge(states.expectation(), state)), render(record), terminal(record)
 
 
 def first(kind: str) -> paths.Path:
@@ -66,10 +67,10 @@ def first(kind: str) -> paths.Path:
 def shows(kind: str) -> bool:
     """Whether the verdict or the report is another one when a reading of a kind is not there."""
     verdict, page, text = healthy()
-    if readings.verdict_gone(kind).to_json() != verdict:
+    if unstructure(readings.verdict_gone(kind)) != verdict:
         return True
     state = readings.with_one(first(kind), readings.GONE)
-    if judge(states.expectation(), state).to_json() != verdict:
+    if unstructure(judge(states.expectation(), state)) != verdict:
         return True
     return render(run_over(state)) != page or terminal(run_over(state)) != text
 

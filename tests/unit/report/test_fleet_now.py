@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.quarantine import Quarantine
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
 from b200kit.report.content.now.node import Known, Planned
 from tests.unit.report import fleets
@@ -21,8 +23,9 @@ JSON = st.recursive(
     max_leaves=8,
 )
 DOWN = [replica(0, "DRAIN", False), replica(1, "DOWN", False)]
-MARK = {"since": stamp(3600), "who": "ops", "why": "GPU 4", "trial": None}
-TRIAL = MARK | {"trial": {"boot_id": fleets.BOOT, "ends": fleets.BOOT_S + 60}}
+_TAKEN_OUT = Quarantine(stamp(3600), stamp(3600), "ops", "GPU 4")
+_TRIED = _TAKEN_OUT.admitted("ops", (stamp(60), stamp(0)), fleets.BOOT, fleets.BOOT_S + 60)
+MARK, TRIAL = unstructure(_TAKEN_OUT), unstructure(_TRIED)
 
 
 def of(document: Any, planned: Planned | None = None, **changed: Any) -> FleetNow:

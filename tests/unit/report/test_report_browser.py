@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.html.page import render
 from tests.unit import states
 from tests.unit.report import pages, records
@@ -87,7 +88,7 @@ def test_healthy_node_prints_on_six_sheets(tmp_path: Path) -> None:
     state, expectation = states.healthy(), states.expectation()
     host = records.live(
         smoke=records.smoke() | {"requests": pages.requests()}, record=document(slow(10)),
-        state=state, expectation=expectation, verdict=judge(expectation, state).to_json(),
+        state=state, expectation=expectation, verdict=unstructure(judge(expectation, state)),
     )  # fmt: skip
     browse(tmp_path, render(records.record(n1=host)), f"--print-to-pdf={tmp_path / 'page.pdf'}")
     sheets = re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.state.verdict import Verdict
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.content.verdict import each_once, groups_of, verdict_of
 from b200kit.report.html.page import render
 from tests.messages import assert_message
@@ -215,7 +215,7 @@ def judged(state: dict[str, Any]) -> dict[str, Any]:
     verdict = judge(states.expectation(), state)
     return (
         records.live()
-        | {"outcome": verdict.fit, "state": state, "verdict": verdict.to_json()}
+        | {"outcome": verdict.fit, "state": state, "verdict": unstructure(verdict)}
         | {"expectation": states.expectation()}
     )
 
@@ -241,7 +241,7 @@ def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
             similar.also
             for entries in ([one] * 4, [one, other, other, one])
             for similar in each_once(
-                Verdict.from_json({"findings": [e | {"read": "lost"} for e in entries]})
+                verdict_of({"verdict": {"findings": [e | {"read": "lost"} for e in entries]}})
             )
         )
     )

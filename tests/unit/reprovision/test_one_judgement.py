@@ -7,6 +7,7 @@ import re
 from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node import gate
 from b200kit.node.fabric import sequence
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.report.terminal import page
@@ -47,7 +48,7 @@ def failed(verdict: Verdict) -> list[Finding]:
 
 def host_of(case: Case, outcome: str) -> dict[str, object]:
     """The record of the node of a case."""
-    verdict = corpus.verdict_of(case.name).to_json()
+    verdict = unstructure(corpus.verdict_of(case.name))
     known = {"state": case.state(), "expectation": case.expectation(), "verdict": verdict}
     return {"outcome": outcome, **known}
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision import audit, escalation, ledger, states
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
@@ -135,7 +136,7 @@ def run(
     ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run")
     tx = ledger.claim()
     if not tx.is_open and not world.read()["fit"]:
-        ledger.begin([FAULT.to_json()], "driver.loaded", "")
+        ledger.begin([unstructure(FAULT)], "driver.loaded", "")
 
     def handler_for(name: str, tx: Transaction) -> StepHandler:
         return Fake(world, name, tx, kill)
@@ -278,7 +279,7 @@ class Steps:
         self.world, self.raising = World(tmp_path, Level.REBOOT), dict(raising)
         self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run")
         self.ledger.claim()
-        self.ledger.begin([FAULT.to_json()], "driver.loaded", "")
+        self.ledger.begin([unstructure(FAULT)], "driver.loaded", "")
 
     def machine(self, releasing: bool = False) -> StateMachine:
         """A machine over them."""

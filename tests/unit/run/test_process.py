@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.run import process
 from tests.subtests import in_subtests
 
@@ -15,13 +16,13 @@ FIRST = replace(HERE, machine="m", namespace=0xEFFFFFFC)
 
 
 def test_this_process_and_its_parent_run() -> None:
-    assert process.is_dead(HERE.to_json()) is False
+    assert process.is_dead(unstructure(HERE)) is False
     parent = process._of(os.getppid())
-    assert process.is_dead(parent.to_json()) is False
+    assert process.is_dead(unstructure(parent)) is False
 
 
 def test_id_that_another_process_has_by_now_is_of_a_dead_one() -> None:
-    assert process.is_dead(replace(HERE, started=HERE.started - 1).to_json())
+    assert process.is_dead(unstructure(replace(HERE, started=HERE.started - 1)))
 
 
 def test_process_that_nobody_waits_for_is_dead() -> None:
@@ -30,14 +31,14 @@ def test_process_that_nobody_waits_for_is_dead() -> None:
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     zombie = replace(HERE, pid=child)
-    assert process.is_dead(zombie.to_json())
+    assert process.is_dead(unstructure(zombie))
     os.waitpid(child, 0)
 
 
 @in_subtests("pid", [None, [1], ".", "../sys/block/sda", "1\0", 1.0])
 def test_what_is_no_process_id_is_of_no_dead_process(pid: object) -> None:
     """A node gives it back to us, and it stands in a path."""
-    assert process.is_dead({**HERE.to_json(), "pid": pid}) is False
+    assert process.is_dead({**unstructure(HERE), "pid": pid}) is False
 
 
 @in_subtests(
@@ -61,4 +62,4 @@ def test_who_cannot_be_seen_from_here_is_not_called_dead(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "this", lambda: here)
-        assert process.is_dead(other.to_json()) is dead
+        assert process.is_dead(unstructure(other)) is dead

@@ -11,7 +11,7 @@ import pytest
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.proof import command, share_answer
-from b200kit.node.proof.share import Consequence
+from b200kit.node.proof.document import Consequence
 from b200kit.operations import gate
 from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import firewall, proof, smoke, watchdog
@@ -29,7 +29,7 @@ def test_node_reads_the_rules_that_the_inventory_gives(tmp_path: Path) -> None:
     path.write_text(machine.text(proof.RULES))
     rules = command.rules_of(path)
     assert (rules.node, rules.ttl_s["latency"]) == (node.name, 86_400)
-    assert rules.required == ["look", "gate", "latency", "answers", "bandwidth"]
+    assert rules.required == ("look", "gate", "latency", "answers", "bandwidth")
     assert f"proof --rules {proof.RULES}" in machine.text(LOOK)
     assert planned(node, "watchdog") == []
 

@@ -11,6 +11,7 @@ import pytest
 from b200kit.catalog import load as catalogue
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib.documents import unstructure
 from b200kit.tuning import candidates, fragment, plan
 from b200kit.tuning import cells as tuning
 from b200kit.tuning.candidates import Refused
@@ -56,7 +57,7 @@ def cell(layout: Layout, rate: float, good: int = 120, **ours: Any) -> Cell:
     """A measured cell: so many of 120 requests were good."""
     figures = {"num_prompts": 120, "completed": 120, "goodput_share": good / 120, "failed": 0,
                "request_goodput": rate * good / 120, **ours}  # fmt: skip
-    return {"layout": layout.to_json(), "workload": "chat", "rate": rate, "status": "done",
+    return {"layout": unstructure(layout), "workload": "chat", "rate": rate, "status": "done",
             "ours": figures, "bench": {"unmeasured": "off"}}  # fmt: skip
 
 

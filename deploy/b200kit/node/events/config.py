@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Range
 
 CONFIG = Path("/etc/b200kit/events.json")
 CREDENTIAL = "events_key"
@@ -13,7 +16,7 @@ CREDENTIAL = "events_key"
 
 
 @dataclass(frozen=True)
-class Plan:
+class EventPlan:
     """Sinks by what they need: *command*, an argument list, or ();
     *url* of a webhook, or "", with *ca_file*, the authorities it may be certified by.
 
@@ -21,30 +24,19 @@ class Plan:
     """
 
     node: str
-    kept: int = 200
-    deadline_s: float = 10.0
-    command: tuple[str, ...] = ()
-    url: str = ""
-    ca_file: str = ""
+    kept: Annotated[int, Range(1)]
+    deadline_s: Annotated[float, Range(0, above=True)]
+    command: tuple[str, ...]
+    url: str
+    ca_file: str
 
 
-def load(path: Path = CONFIG) -> Plan | None:
-    """The plan; None where there is no sink. Raises OSError, or ValueError: not understood."""
+def load(path: Path = CONFIG) -> EventPlan | None:
+    """The plan; None where there is no sink. Raises Malformed."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return documents.load(EventPlan, path)
     except FileNotFoundError:
         return None
-    try:
-        return Plan(
-            str(document["node"]),
-            int(document["kept"]),
-            float(document["deadline_s"]),
-            tuple(map(str, document["command"])),
-            str(document["url"]),
-            str(document["ca_file"]),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: {type(error).__name__}: {error}") from None
 
 
 def key() -> str | None:

@@ -15,13 +15,14 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from b200kit.node.events.config import load
 from b200kit.node.events.sinks import Sink, sinks
 from b200kit.node.events.spool import Spool
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
+from b200kit.node.lib.documents import unstructure
 
 DELIVERED = ".delivered.json"
 OLDEST_S = 86_400.0
@@ -41,7 +42,7 @@ class Delivery:
     def recall(self) -> None:
         """Take up what an earlier delivery had delivered; nothing where that cannot be read."""
         try:
-            kept = json.loads((self.spool.directory / DELIVERED).read_text(encoding="utf-8"))
+            kept = documents.read(self.spool.directory / DELIVERED, documents.LARGE)
             self.delivered = {str(sink): set(map(str, names)) for sink, names in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
             self.delivered = {}
@@ -113,17 +114,17 @@ async def serve(sink: Sink, delivery: Delivery) -> None:
 
 async def one(sink: Sink, delivery: Delivery, turns: Turns, name: str) -> None:
     """Tell one sink of one event; what is no event is taken away."""
-    event: Mapping[str, object] | None = delivery.spool.read(name)
+    event = delivery.spool.read(name)
     if event is None:
         delivery.spool.drop(name, "as it is no event")
         return
-    problem = await sink.tell(event)
+    problem = await sink.tell(unstructure(event))
     if problem is None:
         turns.took()
         delivery.took(sink, name)
         return
     wait = turns.failed(name)
-    _say(f"{sink.name}: {event.get('id')} was not taken: {problem}; again in {wait:g} s")
+    _say(f"{sink.name}: {event.id} was not taken: {problem}; again in {wait:g} s")
 
 
 async def deliver(spool: Spool, to: Sequence[Sink]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from b200kit.node.client.http import Deadlines, exchange
 from b200kit.node.client.message import HttpError
-from b200kit.node.events.config import Plan, key
+from b200kit.node.events.config import EventPlan, key
 from b200kit.node.lib.error_line import cause
 
 
@@ -98,7 +98,7 @@ class Webhook:
         return None if 200 <= status < 300 else f"HTTP {status}"
 
 
-def sinks(plan: Plan) -> list[Sink]:
+def sinks(plan: EventPlan) -> list[Sink]:
     """Those of a plan. Raises OSError where the webhook's key cannot be read."""
     found: list[Sink] = []
     if plan.command:

@@ -7,19 +7,16 @@ something goes on whatever becomes of it: what cannot be written is a line in th
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from b200kit.node.events.config import CONFIG, Plan, load
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.events.config import CONFIG, EventPlan, load
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
-from b200kit.node.state import event
-from b200kit.node.state.event import Event, Stamp
+from b200kit.node.state.event import Event
 
 DIRECTORY = STATE_DIRECTORY / "events"
 _DROPPED = ".dropped"
@@ -42,15 +39,13 @@ class Spool:
         except (OSError, ValueError) as error:
             _say(f"{told.kind} is not kept: {error}")
 
-    def _put(self, told: Event, plan: Plan) -> None:
+    def _put(self, told: Event, plan: EventPlan) -> None:
         now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        stamp = Stamp(
-            f"{plan.node}-{now.boot_id}-{count:020d}", timestamp.now(), plan.node, now.boot_id
-        )
+        event = told.stamped(count, timestamp.now(), plan.node, now.boot_id)
         self._make_room(plan.kept)
         # By the time of day first, as a boot before this one counted from 0, too.
         path = self.directory / f"{time.time_ns():020d}-{count:020d}.json"
-        durable_files.replace(path, json.dumps(told.document(stamp)) + "\n")
+        durable_files.replace(path, documents.to_bytes(event))
 
     def names(self) -> list[str]:
         """The events that wait, the oldest first."""
@@ -59,13 +54,9 @@ class Spool:
         except OSError:
             return []
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> Event | None:
         """One of them; None where it is none, or cannot be read."""
-        try:
-            found = json.loads((self.directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found if event.is_event(found) else None
+        return documents.remembered(Event, self.directory / name)
 
     def remove(self, name: str) -> None:
         """Take one away that nobody waits for any more."""

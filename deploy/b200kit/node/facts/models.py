@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.managed_files import note
 from b200kit.node.lib.readings import attempt, command
 from b200kit.node.weights import model_files
 from b200kit.node.weights.manifest import RECORD, STAMP, ManifestError, wrong
@@ -90,10 +91,7 @@ def stamped(directory: Path) -> float:
 
 def progress() -> Any:
     """The last word of the fetch at work, or of the last one of this boot; null when none was."""
-    try:
-        return json.loads(STATUS.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
+    return note(STATUS)
 
 
 def main(args: list[str]) -> int:

@@ -37,7 +37,7 @@ from b200kit.node.facts import (
     xid,
 )
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.lib import foreign_json, lock, managed_files, program, timestamp
+from b200kit.node.lib import lock, managed_files, program, timestamp
 from b200kit.node.lib.readings import attempt, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import engine_probe
@@ -98,7 +98,7 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "disks": lambda: system.disks(ask.get("disks", [])),
         "listening": system.listening,
         "notes": managed_files.notes,
-        "engine_probes": lambda: foreign_json.of_each(_PROBES, engine_probe.NAME),
+        "engine_probes": lambda: managed_files.of_each(_PROBES, engine_probe.NAME),
         **asked_parts(ask),
     }
 

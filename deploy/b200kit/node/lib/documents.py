@@ -10,6 +10,10 @@ A document is a frozen dataclass; its annotations say what each key may be, and 
         at: Annotated[float, Range(0)]
         why: str = ""
 
+A default is for the program too: a key that a document must say all the same has `NEEDED`. Other
+class variables: `derived` names properties that are written for others, which are computed again
+when they are read, and a document that says otherwise is refused; `most_bytes` bounds its file.
+
 Bytes are refused that are too many, too deep, name a key twice or hold NaN or Infinity; a document
 is refused whose schema is another one, that lacks a key without default, that has a key nobody
 knows, or whose value is of another type or out of range. `Malformed` says where, on one line.
@@ -35,8 +39,14 @@ T = TypeVar("T")
 Structure = Callable[[Any, str], Any]
 """A value of JSON and its path, to the value of a type; raises Malformed."""
 MOST_BYTES = 64 << 10
+LARGE = 64 << 20
+"""Bytes of what whoever may write it would not make larger: a node's answer, a file of root's."""
 MOST_DEPTH = 64
 """Lists and objects in one another: Python's own limit depends on who calls."""
+
+
+NEEDED = {"document": "needed"}
+"""Metadata of a field that must be in the document, whatever default it has."""
 
 
 class Malformed(ValueError):
@@ -115,6 +125,15 @@ def _is_deeper(value: Any, most: int) -> bool:
     return True
 
 
+def decode(kind: type[T], raw: bytes | str) -> T:
+    """The document of foreign JSON. Raises Malformed with the key."""
+    return structure(kind, parse(raw, _most(kind)))
+
+
+def _most(kind: object) -> int:
+    return getattr(kind, "most_bytes", MOST_BYTES)
+
+
 def read(path: Path, most: int = MOST_BYTES) -> Any:
     """The value of a JSON file that another user wrote, whose links lead us nowhere.
 
@@ -134,9 +153,9 @@ def read(path: Path, most: int = MOST_BYTES) -> Any:
         raise Malformed(f"{path}: {error}") from None
 
 
-def load(kind: type[T], path: Path, most: int = MOST_BYTES) -> T:
+def load(kind: type[T], path: Path) -> T:
     """The document of a file. Raises FileNotFoundError, and Malformed with file and key."""
-    value = read(path, most)
+    value = read(path, _most(kind))
     try:
         return structure(kind, value)
     except Malformed as error:
@@ -150,14 +169,31 @@ def structure(kind: type[T], value: object) -> T:
     return found
 
 
+def understood(kind: type[T], value: object) -> T | None:
+    """The document of a value of JSON; None where it is none."""
+    try:
+        return structure(kind, value)
+    except Malformed:
+        return None
+
+
+def remembered(kind: type[T], path: Path) -> T | None:
+    """The document of a file of our own; None where there is none that can be used."""
+    try:
+        return load(kind, path)
+    except (FileNotFoundError, Malformed):
+        return None
+
+
 def unstructure(value: Any) -> Any:
     """Plain JSON of a document, or of a value in one."""
     if is_dataclass(value) and not isinstance(value, type):
         own = {f.name: unstructure(getattr(value, f.name)) for f in fields(value) if _kept(f)}
         schema = getattr(value, "schema", None)
-        return {"schema": schema, **own} if isinstance(schema, str) else own
+        head = {"schema": schema} if isinstance(schema, str) else {}
+        return {**head, **own, **{key: unstructure(getattr(value, key)) for key in _derived(value)}}
     if isinstance(value, Enum):
-        return value.value
+        return _word(value)
     if isinstance(value, Mapping):
         return {key: unstructure(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | frozenset):
@@ -173,6 +209,15 @@ def to_bytes(value: Any) -> bytes:
 def _kept(one: Field[Any]) -> bool:
     """Whether a field is in the document: what is computed or for this process alone is not."""
     return one.init and one.metadata.get("document", True) is not False
+
+
+def _derived(kind: Any) -> tuple[str, ...]:
+    return getattr(kind, "derived", ())
+
+
+def _word(one: Enum) -> Any:
+    """An enumeration's own `word` for documents, or its value."""
+    return getattr(one, "word", one.value)
 
 
 @cache
@@ -192,7 +237,7 @@ def _structure(kind: Any) -> Structure:
     if is_dataclass(kind):
         return _document(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _one_of([one.value for one in kind], kind)
+        return _one_of([_word(one) for one in kind], {_word(one): one for one in kind}.get)
     if kind in (Any, object):
         return _anything
     return _plain(kind)
@@ -284,8 +329,10 @@ def _document(kind: Any) -> Structure:
     needed = {
         f.name
         for f in fields(kind)
-        if _kept(f) and f.default is MISSING and f.default_factory is MISSING
+        if _kept(f)
+        and (f.metadata == NEEDED or (f.default is MISSING and f.default_factory is MISSING))
     }
+    needed.update(derived := _derived(kind))
     schema = getattr(kind, "schema", None)
 
     def document(value: Any, where: str) -> Any:
@@ -296,15 +343,22 @@ def _document(kind: Any) -> Structure:
             raise Malformed(f"{where}: ".lstrip(": ") + f"of schema {short(found)}, not {schema}")
         below = f"{where}." if where else ""
         for key in given:
-            if key not in keys:
+            if key not in keys and key not in derived:
                 raise Malformed(f"{below}{key}: nobody knows this key")
         if absent := needed - given.keys():
             raise Malformed(f"{below}{min(absent)} is missing")
         try:
-            return kind(**{key: keys[key](given[key], f"{below}{key}") for key in given})
+            made = kind(
+                **{key: keys[key](given[key], f"{below}{key}") for key in given if key in keys}
+            )
         except Malformed:
             raise
         except ValueError as error:  # what a class finds wrong with its values together
             raise Malformed(f"{below}{error}") from None
+        for key in derived:
+            if given[key] != (computed := unstructure(getattr(made, key))):
+                rest = f"by the rest of it, not {short(given[key])}"
+                raise Malformed(f"{below}{key} must be {short(computed)} {rest}")
+        return made
 
     return document

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 
 DIRECTORY = Path("/run/b200kit")
@@ -72,7 +72,7 @@ def is_same(held: dict[str, Any], requested: dict[str, Any]) -> bool:
 def current(path: Path, now: Moment) -> dict[str, Any] | None:
     """The lock in force; one of another boot, expired or not to be understood is none."""
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = documents.read(path)
         in_force = held["boot_id"] == now.boot_id and float(held["ends"]) > now.seconds
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

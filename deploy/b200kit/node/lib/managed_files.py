@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import hashlib
 import hmac
-import json
 import os
 import pwd
 import stat
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.readings import attempt, unmeasured
 
 STATE_DIRECTORY = Path("/var/lib/b200kit")
@@ -103,9 +103,16 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
     }
 
 
-def note(path: Path) -> Any:
-    """Parsed content, null when the file is not there; raises ValueError when it is no JSON."""
+def of_each(directory: Path, name: str) -> dict[str, Any]:
+    """Numbered directory of another user to the document of that name in it, null without one."""
+    numbers = sorted(path.name for path in directory.glob("*") if path.name.isdigit())
+    small = partial(note, most=documents.MOST_BYTES)
+    return {number: attempt(partial(small, directory / number / name)) for number in numbers}
+
+
+def note(path: Path, most: int = documents.LARGE) -> Any:
+    """Parsed content, null when the file is not there; raises Malformed when it is no JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return documents.read(path, most)
     except FileNotFoundError:
         return None

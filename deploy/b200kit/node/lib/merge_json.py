@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import user_file
+from b200kit.node.lib import documents, user_file
 from b200kit.node.lib.user_file import Refused
 
 Object = dict[str, Any]
@@ -55,25 +55,12 @@ def parse(path: Path, text: str) -> Object:
     if not text.strip():
         return {}
     try:
-        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        content = documents.parse(text, documents.LARGE)
+    except documents.Malformed as error:
         raise Refused(f"{path}: it is no JSON: {error}") from None
     if not isinstance(content, dict):
         raise Refused(f"{path}: it is {type(content).__name__}, no JSON object")
     return content
-
-
-def _once(pairs: list[tuple[str, Any]]) -> Object:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
-    return found
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 def merge(content: Object, desired: Object, path: Path, above: str = "") -> list[str]:

@@ -13,35 +13,29 @@ import json
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
-from b200kit.node.lib import boot_clock, durable_files, timestamp
-from b200kit.node.lib.managed_files import note
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.serving.gateway import drain
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.state import quarantine
+from b200kit.node.state.quarantine import Quarantine
 
 PATH = Path(quarantine.PATH)
 IN_SERVICE = "in service"
 
 
-def read(path: Path = PATH) -> Any:
-    """The mark, None without one. Raises OSError, and ValueError for one that is no document."""
-    mark = note(path)
-    if mark is not None and not isinstance(mark, dict):
-        raise ValueError(f"{path} is no JSON object")
-    return mark
+def read(path: Path = PATH) -> Quarantine | None:
+    """The mark, None without one. Raises Malformed for one that is no document."""
+    try:
+        return documents.load(Quarantine, path)
+    except FileNotFoundError:
+        return None
 
 
 def put(who: str, why: str, path: Path = PATH) -> str:
     """Take the node out; the first day of an earlier mark stays, its trial ends."""
-    try:
-        before = read(path)
-    except ValueError:
-        before = None
-    mark = quarantine.put(before, who, why, timestamp.now())
-    _write(path, mark)
-    return quarantine.describe(mark)
+    before = documents.remembered(Quarantine, path)
+    return _write(path, quarantine.put(before, who, why, timestamp.now()))
 
 
 def admit(who: str, seconds: float, path: Path = PATH) -> str:
@@ -51,7 +45,7 @@ def admit(who: str, seconds: float, path: Path = PATH) -> str:
         return IN_SERVICE
     until, now = timestamp.now(seconds), boot_clock.now()
     times = timestamp.now(), until
-    _write(path, quarantine.admit(mark, who, times, now.boot_id, now.seconds + seconds))
+    _write(path, mark.admitted(who, times, now.boot_id, now.seconds + seconds))
     drain.end()
     return f"on trial by {who} until {until}"
 
@@ -59,17 +53,14 @@ def admit(who: str, seconds: float, path: Path = PATH) -> str:
 def shut(path: Path = PATH) -> str:
     """End a trial; a node that nobody took out has none."""
     mark = read(path)
-    if mark is None:
-        return IN_SERVICE
-    _write(path, {**mark, "trial": None})
-    return quarantine.describe(mark)
+    return IN_SERVICE if mark is None else _write(path, mark.shut())
 
 
 def release(who: str, path: Path = PATH) -> str:
     """Back in service, as far as this node goes; its last content is reported."""
     try:
-        before = quarantine.describe(read(path))
-    except ValueError as error:
+        before = str(read(path))
+    except documents.Malformed as error:
         before = f"a mark that could not be read: {error}"
     if not path.exists():
         return IN_SERVICE
@@ -81,11 +72,12 @@ def release(who: str, path: Path = PATH) -> str:
 def show(path: Path = PATH) -> str:
     """What stands there now."""
     mark = read(path)
-    return IN_SERVICE if mark is None else json.dumps(mark)
+    return IN_SERVICE if mark is None else json.dumps(documents.unstructure(mark))
 
 
-def _write(path: Path, mark: dict[str, Any]) -> None:
-    durable_files.replace(path, json.dumps(mark, indent=1) + "\n")
+def _write(path: Path, mark: Quarantine) -> str:
+    durable_files.replace(path, documents.to_bytes(mark))
+    return str(mark)
 
 
 def _here() -> str:

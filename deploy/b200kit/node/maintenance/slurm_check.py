@@ -11,13 +11,12 @@ jobs; on a fit node it does not ask Slurm around a job.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import sys
 from collections.abc import Sequence
 
-from b200kit.node.lib import hard_timeout, program
+from b200kit.node.lib import documents, hard_timeout, program
 from b200kit.node.state import slurm
 from b200kit.node.state.verdict import Verdict
 
@@ -36,8 +35,8 @@ def why_not(expect: str) -> str:
     except OSError:
         return f"not judged within {JUDGED_WITHIN_S:g} s"
     try:
-        verdict = Verdict.from_json(json.loads(done.stdout))
-    except (ValueError, TypeError, AttributeError):
+        verdict = documents.decode(Verdict, done.stdout)
+    except documents.Malformed:
         return f"not judged: {hard_timeout.last_line(done)}"
     blocking = verdict.blocking
     if not blocking:

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.metrics import latency_bounds
 from b200kit.node.metrics.exposition import Family, Sample
+from b200kit.node.proof.document import Proof
 from b200kit.node.state import watch
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Outcome, Standing
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 
 REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
 """Why a replica is out of the gateway."""
 STANDINGS = ("valid", "expiring", "expired", "absent")
 RESULTS = ("pass", "fail", "unmeasured")
 _OF_OUTCOME = {
-    Outcome.WRONG.value: "wrong_answers",
-    Outcome.NO_ANSWER.value: "no_answer",
-    Outcome.STALLED.value: "no_answer",
-    Outcome.SLOW.value: "slow",
+    ProbeOutcome.WRONG.value: "wrong_answers",
+    ProbeOutcome.NO_ANSWER.value: "no_answer",
+    ProbeOutcome.STALLED.value: "no_answer",
+    ProbeOutcome.SLOW.value: "slow",
 }
 GPU_READINGS = (
     ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
@@ -76,19 +78,15 @@ class Known:
         readable = isinstance(found, Mapping) and "unmeasured" not in found
         return found if isinstance(found, Mapping) and readable else {}
 
-    @property
-    def look(self) -> Mapping[str, Any]:
-        """The last look of this boot; empty where there is none."""
-        found = self.note("watch")
-        return found if found.get("schema") == watch.SCHEMA else {}
+    @cached_property
+    def look(self) -> Look | None:
+        """The last look of this boot; None where none is there that is understood."""
+        return documents.understood(Look, self.notes.get("watch"))
 
-    @property
-    def faults(self) -> list[Fault]:
-        """What it knows; empty where it cannot be read, for which `reading_present` stands."""
-        try:
-            return watch.faults_of(self.look)
-        except ValueError:
-            return []
+    @cached_property
+    def issued(self) -> Proof | None:
+        """The proof; None where none is there that is understood."""
+        return documents.understood(Proof, self.proof)
 
 
 def families(known: Known) -> list[Family]:
@@ -104,7 +102,7 @@ def _one(name: str, text: str, value: float, **labels: object) -> Family:
 def _head(known: Known) -> Iterator[Family]:
     yield _one("build_info", "Version of b200kit's node program.", 1, version=known.version)
     marked, quarantined = (known.notes.get(n) is not None for n in ("watchdog_mark", "quarantine"))
-    in_service = known.look.get("in_service") is True and not quarantined
+    in_service = known.look is not None and known.look.in_service and not quarantined
     yield _one(
         "node_in_service", "Last look found it in service: 1; or 0, also if unknown.", in_service
     )
@@ -124,18 +122,18 @@ def _readings(known: Known) -> Iterator[Family]:
         "look": _look_time(known),
         "verdict": _moment(known.note("verdict").get("taken_at")),
         "record": _moment(known.note("smoke").get("taken_at")),
-        "proof": _moment(_proof_of(known).get("issued_at")),
+        "proof": _moment(known.issued.issued_at) if known.issued else None,
     }
     present = {name: at is not None for name, at in times.items()}
     present["serving"] = known.replicas is not None
     if known.has_sink:
         present["events"] = known.events is not None
     for index in known.replicas or {}:
-        note = _standing_note(known, index)
-        present[f"replica {index}"] = reason(note) != "unknown"
+        state = _state(known, index)
+        present[f"replica {index}"] = state is not None
         # One that is out is not probed until it is repaired or its fault is over.
-        last = note.get("last") if reason(note) is None else None
-        times[f"replica {index}"] = _moment(last.get("at")) if isinstance(last, Mapping) else None
+        last = state.last if state and reason(state) is None else None
+        times[f"replica {index}"] = _moment(last.at) if last else None
     there = {name: at for name, at in times.items() if at is not None}
     yield Family(
         "b200_reading_timestamp_seconds",
@@ -147,14 +145,13 @@ def _readings(known: Known) -> Iterator[Family]:
         "Whether a reading is there and can be read.",
         tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
     )
-    if took := known.look.get("took_s"):
-        yield _one("look_duration_seconds", "How long the last look took.", took)
+    if known.look:
+        yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
 
 
 def _look_time(known: Known) -> float | None:
     """By the seconds since the boot: a clock that was stepped makes no look older or younger."""
-    began = known.look.get("boot_s")
-    return known.now - (known.boot_s - began) if isinstance(began, int | float) else None
+    return known.now - (known.boot_s - known.look.boot_s) if known.look else None
 
 
 def _moment(stamp: object) -> float | None:
@@ -167,9 +164,9 @@ def _moment(stamp: object) -> float | None:
 def _faults(known: Known) -> Iterator[Family]:
     if not known.look:
         return
-    confirmed = [fault for fault in known.faults if fault.confirmed]
+    confirmed = known.look.confirmed
     yield _one("faults_confirmed", "Faults that count, as of the last look.", len(confirmed))
-    waiting = len(known.faults) - len(confirmed)
+    waiting = len(known.look.faults) - len(confirmed)
     yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
     named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
     yield Family(
@@ -187,17 +184,16 @@ def _fault_labels(fault: Fault) -> dict[str, str]:
     return {"check": finding.check, "group": group, "gpu": gpu, "subject": finding.subject}
 
 
-def _standing_note(known: Known, index: int) -> Mapping[str, Any]:
+def _state(known: Known, index: int) -> ReplicaState | None:
     every = known.notes.get("watchdog")
     found = every.get(str(index)) if isinstance(every, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return documents.understood(ReplicaState, found)
 
 
-def reason(note: Mapping[str, Any]) -> str | None:
+def reason(standing: ReplicaState | None) -> str | None:
     """Why a replica is out of the gateway, a word of REASONS; None where it is in."""
-    if "unmeasured" in note or not note:
+    if standing is None:
         return "unknown"
-    standing = Standing.of(note)
     if standing.given_up:
         return "given_up"
     if standing.held:
@@ -208,15 +204,18 @@ def reason(note: Mapping[str, Any]) -> str | None:
 def _replicas(known: Known) -> Iterator[Family]:
     if known.replicas is None:
         return
-    out = {index: reason(_standing_note(known, index)) for index in known.replicas}
-    states = [
+    states = {index: _state(known, index) for index in known.replicas}
+    out = {index: reason(state) for index, state in states.items()}
+    reasons = [
         ({"replica": i, "reason": r}, float(r == why)) for i, why in out.items() for r in REASONS
     ]
     text = "Whether the watchdog keeps a replica out of the gateway for a reason."
-    yield Family("b200_replica_out", text, tuple(states))
-    ejections = [(index, Standing.of(_standing_note(known, index)).ejections) for index in out]
+    yield Family("b200_replica_out", text, tuple(reasons))
     text = "How often the watchdog ejected a replica within its window."
-    rows = tuple(({"replica": index}, float(len(times))) for index, times in ejections)
+    rows = tuple(
+        ({"replica": index}, float(len(state.ejections) if state else 0))
+        for index, state in states.items()
+    )
     yield Family("b200_replica_ejections", text, rows)
     serving = [i for i, why in out.items() if why is None and watch.may_serve(known.look, i)]
     gpus = sum(len(known.replicas[index]) for index in serving)
@@ -226,30 +225,22 @@ def _replicas(known: Known) -> Iterator[Family]:
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
 
 
-def _proof_of(known: Known) -> Mapping[str, Any]:
-    found = known.proof
-    return found if isinstance(found, Mapping) and found.get("schema") == "b200kit/proof/1" else {}
-
-
 def standing_of(known: Known) -> str:
     """The proof's standing; what ran out since it was written is expired, whatever it says."""
-    proof = _proof_of(known)
-    until, says = _moment(proof.get("valid_until")), proof.get("standing")
-    if not proof:
+    if known.issued is None:
         return "absent"
-    if until is None or until <= known.now or says not in STANDINGS[:3]:
-        return "expired"
-    return str(says)
+    over = (_moment(known.issued.valid_until) or 0.0) <= known.now
+    return "expired" if over else known.issued.standing
 
 
 def _proof(known: Known) -> Iterator[Family]:
-    standing, proof = standing_of(known), _proof_of(known)
+    standing, proof = standing_of(known), known.issued
     rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
     yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
-    if (until := _moment(proof.get("valid_until"))) is not None:
+    if proof and (until := _moment(proof.valid_until)) is not None:
         yield _one("proof_expiry_timestamp_seconds", "When the proof runs out.", until)
-    evidence = [e for e in proof.get("evidence") or [] if isinstance(e, Mapping)]
-    ends = [({"kind": e.get("kind")}, _moment(e.get("valid_until"))) for e in evidence]
+    evidence = proof.evidence if proof else ()
+    ends = [({"kind": one.kind}, _moment(one.valid_until)) for one in evidence]
     yield Family(
         "b200_proof_evidence_expiry_timestamp_seconds",
         "When a kind of evidence runs out.",
@@ -257,8 +248,8 @@ def _proof(known: Known) -> Iterator[Family]:
     )
     text = "What a kind of evidence found."
     results: list[Sample] = [
-        ({"kind": e.get("kind"), "result": word}, float(e.get("result") == word))
-        for e in evidence
+        ({"kind": one.kind, "result": word}, float(one.result == word))
+        for one in evidence
         for word in RESULTS
     ]
     yield Family("b200_proof_evidence_result", text, tuple(results))
@@ -293,8 +284,8 @@ def _record(known: Known) -> Iterator[Family]:
 
 def _gpus(known: Known) -> Iterator[Family]:
     """What the last look read of each GPU."""
-    gpus = [one for one in known.look.get("gpus") or [] if isinstance(one, Mapping)]
+    gpus = known.look.gpus if known.look else ()
     for name, text, key, factor in GPU_READINGS:
         rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]
-        known_rows = tuple((la, v * factor) for la, v in rows if isinstance(v, int | float))
+        known_rows = tuple((la, v * factor) for la, v in rows if v is not None)
         yield Family(f"b200_gpu_{name}", text, known_rows)

@@ -7,7 +7,7 @@ across sockets pays for it on every step, and on as few NUMA nodes as possible.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from b200kit.node.lib import cpulist
@@ -64,10 +64,6 @@ class Replica:
     def spans(self) -> bool:
         """Whether its GPUs hang on more than one NUMA node."""
         return len(self.numa_nodes) > 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for the report and the units."""
-        return asdict(self)
 
 
 def place(

@@ -7,9 +7,9 @@ was right is then the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+
+from b200kit.node.lib.documents import NEEDED
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Clock:
     """
 
     epoch_s: float
-    off_s: float = 0.0
-    since_s: float | None = None
+    off_s: float = field(default=0.0, metadata=NEEDED)
+    since_s: float | None = field(default=None, metadata=NEEDED)
 
     @property
     def refused(self) -> str:
@@ -46,17 +46,6 @@ class Clock:
         if self.since_s is None:
             return ""
         return f"the time of day was stepped by {self.off_s:+.0f} s"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Clock:
-        """One read back. Raises KeyError, TypeError or ValueError where it is malformed."""
-        since = entry["since_s"]
-        started = None if since is None else float(since)
-        return cls(float(entry["epoch_s"]), float(entry["off_s"]), started)
 
 
 def held(known: Clock | None, now: Now, steps: Steps) -> Clock:

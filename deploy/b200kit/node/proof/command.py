@@ -9,86 +9,70 @@ out by itself; 2 for a bad configuration.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from b200kit.node.client.serving_config import ConfigError, load
-from b200kit.node.client.serving_config import Serving as Configured
+from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.events import spool
-from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib import boot_clock, documents, durable_files
 from b200kit.node.lib.managed_files import LOOK, PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
 from b200kit.node.proof import document, news, signature, sources
-from b200kit.node.proof.clock import Now, Steps
-from b200kit.node.proof.document import Proof, Rules, Serving
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Proof, ProofRules, ServingNow
 from b200kit.node.proof.evidence import KINDS
 from b200kit.node.proof.sources import Left
 from b200kit.node.state.event import Event
-from b200kit.node.state.watch import is_taken_out
-from b200kit.node.state.watchdog import Standing
+from b200kit.node.state.watch import Look
+from b200kit.node.state.watchdog import ReplicaState
 
-RULES = "b200kit/proof-rules/1"
 SIGNATURE = PROOF.with_name(f"{PROOF.name}.sig")
 
 
-def rules_of(path: Path) -> Rules:
+def rules_of(path: Path) -> ProofRules:
     """What the controller asks for. Raises ConfigError with one line that names the file."""
     try:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        if asked["schema"] != RULES:
-            raise ValueError(f"it is no document of schema {RULES}")
-        return Rules(
-            node=str(asked["node"]),
-            ttl_s={kind: float(asked["ttl_s"][kind]) for kind in KINDS},
-            required=[str(kind) for kind in asked["required"]],
-            expiring_share=float(asked["expiring_share"]),
-            steps=Steps(float(asked["clock_step_s"]), float(asked["clock_settle_s"])),
-        )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from None
+        rules = documents.load(ProofRules, path)
+    except (OSError, documents.Malformed) as error:
+        raise ConfigError(str(error)) from None
+    if lacks := {*KINDS} - {*rules.ttl_s}:
+        raise ConfigError(f"{path}: ttl_s: {min(lacks)} is missing")
+    return rules
 
 
 def left(serving: Path) -> Left:
     """What others left on this node."""
     files = {"gate": "verdict.json", "smoke": "smoke.json", "bandwidth": "bandwidth.json"}
     found = {key: attempt(partial(note, STATE_DIRECTORY / name)) for key, name in files.items()}
-    configured = sources.digest(json.loads(serving.read_text(encoding="utf-8")))
+    configured = sources.digest(documents.read(serving))
     return Left(look=attempt(lambda: note(LOOK)), serving=configured, **found)
 
 
-def serving_now(look: object, configured: Configured) -> Serving:
+def serving_now(look: Look | None, configured: Serving) -> ServingNow:
     """The replicas that ran at the last look and are in the gateway, and their GPUs.
 
     On a node that was taken out none serves, but for those of one on trial.
     """
-    known = look if isinstance(look, Mapping) else {}
-    ran = [] if is_taken_out(known) else known.get("running")
-    running = ran if isinstance(ran, list) else []
+    running = (look.running if look and not look.is_taken_out else None) or ()
     replicas = [
         one for one in configured.replicas if one.index in running and not is_out(one.index)
     ]
     gpus = {uuid for one in replicas for uuid in one.uuids}
-    return Serving(tuple(one.index for one in replicas), len(gpus))
+    return ServingNow(tuple(one.index for one in replicas), len(gpus))
 
 
 def is_out(replica: int) -> bool:
     """Whether the watchdog took a replica out of the gateway."""
     path = STATE_DIRECTORY / "watchdog" / f"vllm{replica}.json"
-    return Standing.of(attempt(lambda: note(path))).out
+    return (documents.remembered(ReplicaState, path) or ReplicaState()).out
 
 
 def before() -> Proof | None:
     """The proof before; None where there is none that is understood."""
-    try:
-        return document.parsed(note(PROOF))
-    except (OSError, ValueError):
-        return None
+    return documents.remembered(Proof, PROOF)
 
 
 def line(then: Proof | None, now: Proof) -> str:
@@ -112,15 +96,13 @@ def report(then: Proof | None, now: Proof) -> None:
     durable_files.replace(path, standing)
 
 
-def keep(proof: Proof) -> dict[str, Any]:
+def keep(proof: Proof) -> None:
     """Sign a proof and put both files in their places, each in one step. Raises OSError."""
-    content = proof.to_json()
-    data = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+    data = documents.to_bytes(proof)
     signed = signature.sign(data)
     # Between the two a reader finds a proof that its signature does not fit, and reads it again.
     durable_files.replace(PROOF, data)
     durable_files.replace(SIGNATURE, signed)
-    return content
 
 
 def main(args: list[str]) -> int:
@@ -136,7 +118,7 @@ def main(args: list[str]) -> int:
         return 2
     found, moment, then = left(options.serving), boot_clock.now(), before()
     now = Now(moment.boot_id, moment.seconds, time.time())
-    serving = serving_now(found.look, configured)
+    serving = serving_now(documents.understood(Look, found.look), configured)
     found = replace(found, replicas=serving.replicas)
     proof = document.issued(then, sources.evidence(found, now, rules), serving, now, rules)
     try:

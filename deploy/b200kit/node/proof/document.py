@@ -10,61 +10,112 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, ClassVar
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import Pattern, Range
 from b200kit.node.proof import clock as clocks
 from b200kit.node.proof.clock import Clock, Now, Steps
-from b200kit.node.proof.evidence import KINDS, PASS, Evidence, renewed
+from b200kit.node.proof.evidence import KINDS, PASS, Evidence, Seconds, renewed
 
-SCHEMA = "b200kit/proof/1"
 VALID, EXPIRING, EXPIRED = "valid", "expiring", "expired"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+Share = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
-class Rules:
+class Consequence:
+    """*percent*: what an expired proof leaves of the share; *out_after_s*: then nothing is left."""
+
+    percent: Annotated[int, Range(0, 100)] = 50
+    out_after_s: Annotated[float, Range(0)] = 600.0
+
+
+@dataclass(frozen=True)
+class RenewalRules:
+    """When a node may measure by itself: hours of the day, idle seconds; and when it is due."""
+
+    window: str
+    idle_s: Annotated[float, Range(0)]
+    when_left: Share
+
+
+@dataclass(frozen=True)
+class ProofRules:
     """How long evidence of each kind holds (s), which kinds are required, and of which node.
 
-    *expiring_share*: the last part of that time, in which a proof is called expiring.
+    *expiring_share*: the last part of that time, in which a proof is called expiring. *expired*:
+    what that does; *renew*: None where the node measures nothing by itself.
     """
 
+    schema: ClassVar[str] = "b200kit/proof-rules/1"
+
     node: str
-    ttl_s: Mapping[str, float]
+    ttl_s: Mapping[str, Seconds]
     required: Collection[str]
-    expiring_share: float = 0.2
-    steps: Steps = field(default_factory=Steps)
+    expiring_share: Share = 0.2
+    expired: Consequence = field(default_factory=Consequence)
+    clock_step_s: Seconds = 5.0
+    clock_settle_s: Seconds = 600.0
+    renew: RenewalRules | None = None
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingNow:
     """What serves: replicas by index, and their GPUs by number."""
 
     replicas: tuple[int, ...] = ()
-    gpus: int = 0
+    gpus: Annotated[int, Range(0)] = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"replicas": list(self.replicas), "gpus": self.gpus}
+
+@dataclass(frozen=True)
+class GpuSeconds:
+    """Seconds times GPUs since the first proof of this node."""
+
+    served: Annotated[float, Range(0)]
+    proven: Annotated[float, Range(0)]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One proof. *served*, *proven*: seconds times GPUs since the first proof of this node.
+    """One proof. *expired_s*: for how long it had been expired when it was issued.
 
-    *expired_s*: for how long it had been expired when it was issued.
+    What is derived of it is computed anew wherever one is read, and so is when evidence ends.
     """
 
+    schema: ClassVar[str] = "b200kit/proof/1"
+    derived: ClassVar[tuple[str, ...]] = ("valid_until", "standing", "why")
+
     node: str
-    now: Now
-    sequence: int
+    boot_id: str
+    boot_s: Annotated[float, Range(0)]
+    sequence: Annotated[int, Range(0)]
+    issued_at: Annotated[str, Pattern(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")]
     evidence: tuple[Evidence, ...]
     clock: Clock
-    serving: Serving = Serving()
-    expiring_share: float = 0.2
-    served: float = 0.0
-    proven: float = 0.0
-    expired_s: float = 0.0
+    serving: ServingNow
+    expiring_share: Share
+    gpu_seconds: GpuSeconds
+    expired_s: Annotated[float, Range(0)]
+
+    def __post_init__(self) -> None:
+        ends = [_text(self.now.wall_s + one.left_s) for one in self.evidence]
+        for one, end in zip(self.evidence, ends, strict=True):
+            if one.valid_until not in ("", end):
+                raise ValueError(f"evidence: {one.kind} ends {end}, not {one.valid_until}")
+        made = (replace(one, valid_until=end) for one, end in zip(self.evidence, ends, strict=True))
+        object.__setattr__(self, "evidence", tuple(made))
+
+    @property
+    def now(self) -> Now:
+        """When it was issued."""
+        wall_s = (timestamp.parse(self.issued_at) - _EPOCH).total_seconds()
+        return Now(self.boot_id, self.boot_s, wall_s)
+
+    @property
+    def valid_until(self) -> str:
+        """When the first of the evidence runs out, by the time of day."""
+        return _text(self.now.wall_s + self.left_s)
 
     @property
     def required(self) -> list[Evidence]:
@@ -105,110 +156,67 @@ class Proof:
 
     def later(self, boot_s: float) -> Proof:
         """The same at a later moment of its boot, in seconds since that began."""
-        aged = tuple(one.older(boot_s - self.now.boot_s) for one in self.evidence)
+        aged = tuple(one.older(boot_s - self.boot_s) for one in self.evidence)
         return replace(self, evidence=aged)
-
-    def to_json(self) -> dict[str, Any]:
-        """The document as it is signed."""
-        issued, evidence = self.now.wall_s, []
-        for one in self.evidence:
-            evidence.append({**one.to_json(), "valid_until": _text(issued + one.left_s)})
-        return {
-            "schema": SCHEMA,
-            "node": self.node,
-            "boot_id": self.now.boot_id,
-            "boot_s": round(self.now.boot_s, 1),
-            "sequence": self.sequence,
-            "issued_at": _text(issued),
-            "valid_until": _text(issued + self.left_s),
-            "standing": self.standing,
-            "why": self.why,
-            "expired_s": round(self.expired_s, 1),
-            "expiring_share": self.expiring_share,
-            "evidence": evidence,
-            "serving": self.serving.to_json(),
-            "gpu_seconds": {"served": round(self.served), "proven": round(self.proven)},
-            "clock": self.clock.to_json(),
-        }
 
 
 def _text(wall_s: float) -> str:
     return timestamp.text(_EPOCH + timedelta(seconds=int(wall_s)))
 
 
-def parsed(document: object) -> Proof:
-    """A proof read back. Raises ValueError: not understood."""
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        raise ValueError(f"it is no document of schema {SCHEMA}")
-    try:
-        return _parsed(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"it is malformed: {type(error).__name__}: {error}") from None
-
-
-def _parsed(document: Mapping[str, Any]) -> Proof:
-    wall_s = (timestamp.parse(document["issued_at"]) - _EPOCH).total_seconds()
-    serving, counted = document["serving"], document["gpu_seconds"]
-    return Proof(
-        node=str(document["node"]),
-        now=Now(str(document["boot_id"]), float(document["boot_s"]), wall_s),
-        sequence=int(document["sequence"]),
-        evidence=tuple(Evidence.from_json(entry) for entry in document["evidence"]),
-        clock=Clock.from_json(document["clock"]),
-        serving=Serving(tuple(map(int, serving["replicas"])), int(serving["gpus"])),
-        expiring_share=float(document["expiring_share"]),
-        served=float(counted["served"]),
-        proven=float(counted["proven"]),
-        expired_s=float(document["expired_s"]),
-    )
-
-
 def issued(
-    before: Proof | None, found: Sequence[Evidence], serving: Serving, now: Now, rules: Rules
+    before: Proof | None,
+    found: Sequence[Evidence],
+    serving: ServingNow,
+    now: Now,
+    rules: ProofRules,
 ) -> Proof:
     """The proof after a look: what was found now, and what still holds of the one before."""
     known = {one.kind: one for one in before.evidence} if before else {}
     elapsed = _elapsed(before, now)
-    served, proven = _counted(before, elapsed, now)
-    evidence = [renewed(known.get(one.kind), elapsed, one) for one in found]
+    kept = [renewed(known.get(one.kind), elapsed, one) for one in found]
+    evidence = [replace(one, valid_until="") for one in kept]
     proof = Proof(
         node=rules.node,
-        now=now,
+        boot_id=now.boot_id,
+        boot_s=round(now.boot_s, 1),
         # Of a node whose proofs are lost it goes on above every one of them: each took a second.
-        sequence=max(before.sequence if before else 0, 0 if before else int(now.wall_s)) + 1,
+        sequence=(before.sequence if before else int(now.wall_s)) + 1,
+        issued_at=_text(now.wall_s),
         evidence=tuple(sorted(evidence, key=lambda one: KINDS.index(one.kind))),
-        clock=_clock(before, now, rules.steps),
+        clock=_clock(before, now, Steps(rules.clock_step_s, rules.clock_settle_s)),
         serving=serving,
         expiring_share=rules.expiring_share,
-        served=served,
-        proven=proven,
+        gpu_seconds=_counted(before, elapsed, now),
+        expired_s=0.0,
     )
     expired_s = before.unproven_s(elapsed) if before else 0.0
-    return proof if proof.left_s else replace(proof, expired_s=expired_s)
+    return proof if proof.left_s else replace(proof, expired_s=round(expired_s, 1))
 
 
 def _elapsed(before: Proof | None, now: Now) -> float:
     """Seconds since the proof before: within a boot by its clock, else by the time of day."""
     if before is None:
         return 0.0
-    if before.now.boot_id == now.boot_id:
-        return max(0.0, now.boot_s - before.now.boot_s)
+    if before.boot_id == now.boot_id:
+        return max(0.0, now.boot_s - before.boot_s)
     return max(0.0, now.wall_s - before.now.wall_s)
 
 
-def _counted(before: Proof | None, elapsed: float, now: Now) -> tuple[float, float]:
-    """GPU-seconds served, and served under a valid proof; nobody knows what served over a boot."""
+def _counted(before: Proof | None, elapsed: float, now: Now) -> GpuSeconds:
+    """What served, and under a valid proof; nobody knows what served over a boot."""
     if before is None:
-        return 0.0, 0.0
-    if before.now.boot_id != now.boot_id:
-        return before.served, before.proven
-    gpus = before.serving.gpus
-    return before.served + gpus * elapsed, before.proven + gpus * min(elapsed, before.left_s)
+        return GpuSeconds(0, 0)
+    known, gpus = before.gpu_seconds, before.serving.gpus
+    if before.boot_id != now.boot_id:
+        return known
+    proven = known.proven + gpus * min(elapsed, before.left_s)
+    return GpuSeconds(round(known.served + gpus * elapsed), round(proven))
 
 
 def _clock(before: Proof | None, now: Now, steps: Steps) -> Clock:
     if before is None:
         return clocks.held(None, now, steps)
-    if before.now.boot_id != now.boot_id:
+    if before.boot_id != now.boot_id:
         return clocks.after_boot(before.now.wall_s, now, steps)
     return clocks.held(before.clock, now, steps)

@@ -6,13 +6,16 @@ step of the time of day neither extends a proof nor ends one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from b200kit.node.lib.documents import NEEDED, Pattern, Range
 
 PASS, FAIL, UNMEASURED = "pass", "fail", "unmeasured"
 KINDS = ("look", "gate", "latency", "answers", "bandwidth")
 """Passive evidence first, which each look renews; then what an active test leaves."""
+Seconds = Annotated[float, Range(0, 4e9)]
+"""An age, or how long something holds: a century at most, so that each has a date."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +23,19 @@ class Evidence:
     """*result*: pass, fail or unmeasured. *digest*: SHA-256 of the JSON it is from.
 
     *of*: what it holds for, a boot or a configuration; *at*: when it was taken, UTC.
+    *valid_until*: when it ends, as its proof says (document.py); empty until it is in one.
     """
 
-    kind: str
-    result: str
+    kind: Annotated[str, Pattern("|".join(KINDS))]
+    result: Annotated[str, Pattern(f"{PASS}|{FAIL}|{UNMEASURED}")]
     why: str = ""
     digest: str = ""
     of: str = ""
     at: str = ""
-    age_s: float = 0.0
-    ttl_s: float = 0.0
-    required: bool = True
+    age_s: Seconds = field(default=0.0, metadata=NEEDED)
+    ttl_s: Seconds = field(default=0.0, metadata=NEEDED)
+    required: bool = field(default=True, metadata=NEEDED)
+    valid_until: str = field(default="", metadata=NEEDED)
 
     @property
     def left_s(self) -> float:
@@ -39,27 +44,8 @@ class Evidence:
 
     def older(self, elapsed_s: float) -> Evidence:
         """The same some seconds later."""
-        return replace(self, age_s=self.age_s + max(0.0, elapsed_s))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, but for when it ends, which is a matter of the time of day."""
-        return {**asdict(self), "age_s": round(self.age_s, 1)}
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Evidence:
-        """One read back. Raises KeyError, TypeError or ValueError where it is malformed."""
-        texts = {key: str(entry[key]) for key in ("kind", "why", "digest", "of", "at")}
-        result = str(entry["result"])
-        if result not in (PASS, FAIL, UNMEASURED):
-            raise ValueError(f"{result!r} is no result")
-        age_s, ttl_s = float(entry["age_s"]), float(entry["ttl_s"])
-        return cls(
-            **texts,
-            result=result,
-            age_s=age_s,
-            ttl_s=ttl_s,
-            required=entry["required"] is not False,
-        )
+        age_s = round(self.age_s + max(0.0, elapsed_s), 1)
+        return replace(self, age_s=age_s, valid_until="")
 
 
 def renewed(known: Evidence | None, elapsed_s: float, found: Evidence) -> Evidence:

@@ -7,20 +7,10 @@ its floor (templates/haproxy).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.proof.document import Proof
+from b200kit.node.proof.document import Consequence, Proof
 
 WHOLE = 100
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """*percent*: what an expired proof leaves of the share; *out_after_s*: then nothing is left."""
-
-    percent: int = 50
-    out_after_s: float = 600.0
 
 
 def percent(proof: Proof | None, now: Moment, given: int, consequence: Consequence | None) -> int:
@@ -31,9 +21,9 @@ def percent(proof: Proof | None, now: Moment, given: int, consequence: Consequen
     """
     if consequence is None:
         return given
-    if proof is None or proof.now.boot_id != now.boot_id:
+    if proof is None or proof.boot_id != now.boot_id:
         return 0
-    unproven_s = proof.unproven_s(max(0.0, now.seconds - proof.now.boot_s))
+    unproven_s = proof.unproven_s(max(0.0, now.seconds - proof.boot_s))
     if not unproven_s and proof.left_s:
         return given
     if unproven_s >= consequence.out_after_s:

@@ -10,20 +10,21 @@ question: a new program or new rules take effect by that. Exit 0; 1 with one lin
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from b200kit.node.lib import boot_clock, durable_files
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
-from b200kit.node.lib.readings import attempt
+from b200kit.node.lib import boot_clock, documents, durable_files
+from b200kit.node.lib.documents import Range
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.proof import share
 from b200kit.node.proof.command import before
-from b200kit.node.proof.share import WHOLE, Consequence
+from b200kit.node.proof.document import Consequence, ProofRules
+from b200kit.node.proof.share import WHOLE
 
 GIVEN = STATE_DIRECTORY / "share.json"
 RULES = Path("/etc/b200kit/proof.json")
@@ -33,35 +34,40 @@ _PASSED = 3
 _USAGE = "usage: share set PERCENT | answer"
 
 
+@dataclass(frozen=True)
+class GivenShare:
+    """What the node was given when it came back into service, as it is kept."""
+
+    percent: Annotated[int, Range(1, WHOLE)]
+
+
 def keep(percent: int) -> None:
     """Remember what the node was given; a whole node's share is what it has without a note."""
     if percent == WHOLE:
         GIVEN.unlink(missing_ok=True)
     else:
-        durable_files.replace(GIVEN, json.dumps({"percent": percent}) + "\n")
+        durable_files.replace(GIVEN, documents.to_bytes(GivenShare(percent)))
 
 
 def given() -> int:
     """What the node was given; the whole where nothing was written down."""
-    document = attempt(partial(note, GIVEN))
-    percent = document.get("percent") if isinstance(document, Mapping) else None
-    return percent if isinstance(percent, int) and 0 < percent <= WHOLE else WHOLE
+    found = documents.remembered(GivenShare, GIVEN)
+    return found.percent if found else WHOLE
 
 
 def consequence() -> Consequence | None:
     """What the controller wants an expired proof to do; None where no proof is issued here."""
-    if not RULES.exists():
+    try:
+        return documents.load(ProofRules, RULES).expired
+    except FileNotFoundError:
         return None
-    rules = note(RULES)
-    asked = rules["expired"]
-    return Consequence(int(asked["percent"]), float(asked["out_after_s"]))
 
 
 def now() -> int:
     """The node's share at this moment; 0 where it cannot be determined."""
     try:
         return share.percent(before(), boot_clock.now(), given(), consequence())
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(f"share: {type(error).__name__}: {error}; 0 %", file=sys.stderr)
         return 0
 

@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
-from b200kit.node.lib import readings, timestamp
+from b200kit.node.lib import documents, readings, timestamp
 from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Rules
+from b200kit.node.proof.document import ProofRules
 from b200kit.node.proof.evidence import FAIL, KINDS, PASS, UNMEASURED, Evidence
-from b200kit.node.state import watch
+from b200kit.node.state.verdict import GateVerdict
+from b200kit.node.state.watch import Look
 
 Found = tuple[str, str]
 """A result, and why it is not a pass."""
@@ -48,7 +48,7 @@ def digest(document: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def evidence(left: Left, now: Now, rules: Rules) -> list[Evidence]:
+def evidence(left: Left, now: Now, rules: ProofRules) -> list[Evidence]:
     """Evidence of every kind, unmeasured where nothing was left."""
     sources: dict[str, tuple[object, Callable[[], Found], str]] = {
         "look": (left.look, lambda: of_look(left.look, left.replicas), now.boot_id),
@@ -61,7 +61,7 @@ def evidence(left: Left, now: Now, rules: Rules) -> list[Evidence]:
 
 
 def _evidence(
-    kind: str, document: object, judge: Callable[[], Found], of: str, now: Now, rules: Rules
+    kind: str, document: object, judge: Callable[[], Found], of: str, now: Now, rules: ProofRules
 ) -> Evidence:
     result, why = (UNMEASURED, _absent(document)) if _absent(document) else judge()
     at, age_s = _age(document, now)
@@ -74,7 +74,7 @@ def _evidence(
         digest=digest(document),
         of=of,
         at=at,
-        age_s=age_s or 0.0,
+        age_s=round(age_s or 0.0, 1),
         ttl_s=rules.ttl_s[kind],
         required=kind in rules.required,
     )
@@ -107,36 +107,33 @@ def of_look(document: object, serving: Collection[int]) -> Found:
     taken them out, the look is unmeasured.
     """
     try:
-        faults = watch.faults_of(document)
-    except ValueError as error:
+        look = documents.structure(Look, document)
+    except documents.Malformed as error:
         return UNMEASURED, str(error)
-    known: Mapping[str, Any] = document  # type: ignore[assignment]
-    aside = known.get("set_aside")
-    gone = aside if isinstance(aside, list) else []
-    confirmed = [fault for fault in faults if fault.confirmed]
-    if failed := [f.finding.summary for f in confirmed if f.key not in gone]:
+    if failed := [f.finding.summary for f in look.confirmed if f.key not in look.set_aside]:
         return FAIL, failed[0]
-    if waiting := [f.finding.summary for f in confirmed if {*f.replicas} & {*serving}]:
+    if waiting := [f.finding.summary for f in look.confirmed if {*f.replicas} & {*serving}]:
         return UNMEASURED, f"replicas that it touches are still in the gateway: {waiting[0]}"
-    if True not in (known.get("in_service"), known.get("on_trial")):
+    if look.is_taken_out:
         return UNMEASURED, "the node is out of service"
-    fit = known.get("fit_serving")
-    if fit is None:
+    if look.fit_serving is None:
         return UNMEASURED, "no replica ran"
     if not serving:
         return UNMEASURED, "no replica is in the gateway"
+    fit = look.fit_serving
     return (PASS, "") if fit == "fit" else (UNMEASURED, f"it found what serves {fit}")
 
 
 def of_gate(document: object, boot_id: str) -> Found:
     """The gate's verdict of this boot."""
-    known = document if isinstance(document, Mapping) else {}
-    if known.get("boot_id") != boot_id:
+    try:
+        verdict = documents.structure(GateVerdict, document)
+    except documents.Malformed as error:
+        return UNMEASURED, str(error)
+    if verdict.boot_id != boot_id:
         return UNMEASURED, "the gate has not judged this boot"
-    fit = known.get("fit")
-    return {"fit": (PASS, ""), "unfit": (FAIL, "the node is unfit")}.get(
-        str(fit), (UNMEASURED, f"the node is {fit}")
-    )
+    results = {"fit": (PASS, ""), "unfit": (FAIL, "the node is unfit")}
+    return results.get(verdict.fit, (UNMEASURED, f"the node is {verdict.fit}"))
 
 
 def of_latency(document: object) -> Found:
@@ -161,9 +158,10 @@ def of_answers(document: object) -> Found:
     return (UNMEASURED if outcome == "unmeasured" else FAIL), why
 
 
-def of_bandwidth(look: object) -> Found:
+def of_bandwidth(document: object) -> Found:
     """The measurement that is there, as the last look judged it."""
-    found = look.get("bandwidth") if isinstance(look, Mapping) else None
+    look = documents.understood(Look, document)
+    found = look.bandwidth if look else None
     if found == FAIL:
         return FAIL, "the last look found it too low, or its data wrong"
     return (PASS, "") if found == PASS else (UNMEASURED, "no look has judged it")

@@ -25,12 +25,11 @@ from typing import Any
 from b200kit.node.client import client_health
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.events import spool
-from b200kit.node.lib import boot_clock, durable_files, hours, lock_file
+from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock_file
 from b200kit.node.lib.hours import Hours
 from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
-from b200kit.node.proof import document as proofs
-from b200kit.node.proof.document import Proof
+from b200kit.node.proof.document import Proof, ProofRules
 from b200kit.node.renewal import measured
 from b200kit.node.renewal.attempts import Attempts, Outcome
 from b200kit.node.renewal.due import Due, due
@@ -42,7 +41,7 @@ LOCK = Path("/run/b200kit/renewal.lock")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RenewalPlan:
     """When it may be measured (hours of the day, seconds of idleness), and when it is due."""
 
     window: Hours
@@ -50,16 +49,17 @@ class Plan:
     when_left: float
 
 
-def plan_of(path: Path) -> Plan | None:
+def plan_of(path: Path) -> RenewalPlan | None:
     """`renew` of the proof's rules; None where it has none. Raises ConfigError with one line."""
     try:
-        asked = json.loads(path.read_text(encoding="utf-8")).get("renew")
+        asked = documents.load(ProofRules, path).renew
         if asked is None:
             return None
-        window = hours.parsed(str(asked["window"]))
-        return Plan(window, float(asked["idle_s"]), float(asked["when_left"]))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from None
+        return RenewalPlan(hours.parsed(asked.window), asked.idle_s, asked.when_left)
+    except documents.Malformed as error:
+        raise ConfigError(str(error)) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def is_alone(path: Path | None = None) -> bool:
@@ -73,20 +73,13 @@ def is_alone(path: Path | None = None) -> bool:
     return True
 
 
-def due_now(plan: Plan) -> Due:
+def due_now(plan: RenewalPlan) -> Due:
     """What is due of the proof that lies here."""
     boot_id, boot_s = boot_clock.now()
-    return due(_proof(), boot_id, boot_s, plan.when_left)
+    return due(documents.remembered(Proof, PROOF), boot_id, boot_s, plan.when_left)
 
 
-def _proof() -> Proof | None:
-    try:
-        return proofs.parsed(note(PROOF))
-    except (OSError, ValueError):
-        return None
-
-
-def renewed(plan: Plan, serving: Serving) -> Outcome:
+def renewed(plan: RenewalPlan, serving: Serving) -> Outcome:
     """Measure once nobody is disturbed by it, until the hours are over."""
     before = attempt(partial(note, RECORD))
 
@@ -143,7 +136,7 @@ def main(args: list[str]) -> int:
     return concluded(renewed(plan, serving), asked)
 
 
-def _reason(plan: Plan, asked: Due) -> str:
+def _reason(plan: RenewalPlan, asked: Due) -> str:
     """Why there is nothing to do; empty where there is."""
     if not asked.kinds:
         return f"nothing is due: {asked.why}"

@@ -27,7 +27,7 @@ def due(proof: Proof | None, boot_id: str, boot_s: float, when_left: float) -> D
     """
     if proof is None:
         return Due((), "there is no proof that is understood")
-    if proof.now.boot_id != boot_id:
+    if proof.boot_id != boot_id:
         return Due((), "no proof was issued since the boot")
     asked = [one for one in proof.later(boot_s).required if one.kind in MEASURED]
     for one in asked:

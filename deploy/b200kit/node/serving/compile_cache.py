@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from b200kit.node.facts.system import os_release
+from b200kit.node.lib import documents
 from b200kit.node.serving import compile_cache_key as rules
 from b200kit.node.serving.compile_cache_key import RECORD
 from b200kit.node.weights.download import sha256
@@ -125,7 +126,7 @@ def _require_fit(archive: tarfile.TarFile, key: str) -> None:
     first = archive.next()
     file = archive.extractfile(first) if first and first.name == RECORD else None
     try:
-        metadata = json.loads(file.read(1 << 16)) if file else {}
+        metadata = documents.parse(file.read(1 << 16)) if file else {}
     except ValueError:
         metadata = {}
     why = rules.unlike(metadata if isinstance(metadata, dict) else {}, key, host())

@@ -9,7 +9,6 @@ driver, by UUID and never by index, waits a while, and says who it is.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -99,7 +98,7 @@ def ask_reader(uuids: Sequence[str]) -> Answer:
     except TimeoutError:
         return f"NVML did not answer within {ANSWER_WITHIN_S:g} s"
     try:
-        document = json.loads(done.stdout)
+        document = documents.parse(done.stdout)
         if isinstance(document, str):
             return document
         return [Held(entry["gpu"], entry["process"]) for entry in document]

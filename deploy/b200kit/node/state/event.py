@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+from b200kit.node.lib.documents import NEEDED
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.watch import Fault
 
-SCHEMA = "b200kit/event/1"
 KINDS = (
     *("fault.confirmed", "fault.over", "replica.out", "replica.back"),
     *("mend.begun", "mend.done", "mend.failed", "mend.refused"),
@@ -44,18 +43,13 @@ class Remediation:
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """Which event it is, and of when and where. *id*: unique for good, and in order in a boot."""
-
-    id: str
-    at: str
-    node: str
-    boot_id: str
-
-
-@dataclass(frozen=True)
 class Event:
-    """One thing that happened. *replicas*: those it touches, by index."""
+    """One thing that happened. *replicas*: those it touches, by index.
+
+    What is written has a stamp, too: *id*, unique for good and in order in a boot, when and where.
+    """
+
+    schema: ClassVar[str] = "b200kit/event/1"
 
     kind: str
     summary: str
@@ -63,11 +57,15 @@ class Event:
     subject: str = "node"
     replicas: tuple[int, ...] = ()
     remediation: Remediation | None = None
+    id: str = field(default="", metadata=NEEDED)
+    at: str = field(default="", metadata=NEEDED)
+    node: str = field(default="", metadata=NEEDED)
+    boot_id: str = field(default="", metadata=NEEDED)
 
-    def document(self, stamp: Stamp) -> dict[str, Any]:
-        """Plain JSON, of schema b200kit/event/1."""
-        mine = {**asdict(self), "summary": self.summary[:_MOST], "replicas": list(self.replicas)}
-        return {"schema": SCHEMA, **asdict(stamp), **mine}
+    def stamped(self, number: int, at: str, node: str, boot_id: str) -> Event:
+        """The same as it is written. *number*: of this boot, each higher than the one before."""
+        name, summary = f"{node}-{boot_id}-{number:020d}", self.summary[:_MOST]
+        return replace(self, id=name, at=at, node=node, boot_id=boot_id, summary=summary)
 
 
 def of_fault(change: str, fault: Fault) -> Event:
@@ -81,8 +79,3 @@ def of_fault(change: str, fault: Fault) -> Event:
         fault.replicas,
         Remediation.of(finding) if change == "confirmed" else None,
     )
-
-
-def is_event(document: object) -> bool:
-    """Whether a document is one, of a schema that is understood."""
-    return isinstance(document, Mapping) and document.get("schema") == SCHEMA

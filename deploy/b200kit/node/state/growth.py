@@ -7,8 +7,7 @@ minute takes a minute to see, so counters are compared with those of a look that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from b200kit.node.state.view import StateView
 
@@ -17,20 +16,26 @@ PERIOD_S = 60.0
 
 
 @dataclass(frozen=True)
+class Growth:
+    """By how much counters grew within so many seconds, by UUID.
+
+    A GPU whose counter fell or could not be read has none.
+    """
+
+    seconds: float
+    pcie_replays: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Counters:
     """Counters to compare with, by UUID, of a look at *boot_s* seconds since the boot.
 
-    *growth*: by how much they grew within how many seconds, {} before two looks were far enough
-    apart. A GPU whose counter fell or could not be read has none.
+    *growth*: None before two looks were far enough apart.
     """
 
     boot_s: float
     pcie_replays: Mapping[str, int] = field(default_factory=dict)
-    growth: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
+    growth: Growth | None = None
 
     def then(self, state: object, now: float) -> Counters:
         """After a look at *now*: the same until a period is over."""
@@ -40,19 +45,15 @@ class Counters:
         counts = replays(state)
         pairs = {uuid: (self.pcie_replays[uuid], n) for uuid, n in counts.items() if uuid in self}
         grown = {uuid: n - before for uuid, (before, n) in pairs.items() if n >= before}
-        return Counters(now, counts, {"seconds": seconds, "pcie_replays": grown})
+        return Counters(now, counts, Growth(seconds, grown))
 
     def __contains__(self, uuid: str) -> bool:
         return uuid in self.pcie_replays
 
 
-def of(document: object, state: object, now: float) -> Counters:
-    """What a look's document kept, with this look; from this look on where it kept nothing."""
-    kept = document.get("counters") if isinstance(document, Mapping) else None
-    try:
-        return Counters(**kept).then(state, now)  # type: ignore[arg-type]
-    except (TypeError, ValueError, AttributeError):
-        return Counters(now, replays(state))
+def after(kept: Counters | None, state: object, now: float) -> Counters:
+    """What the look before kept, with this look; from this look on where it kept nothing."""
+    return kept.then(state, now) if kept else Counters(now, replays(state))
 
 
 def replays(state: object) -> dict[str, int]:

@@ -6,16 +6,15 @@ a fault names and that computes nothing itself. All else waits for reprovision.p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from b200kit.node.lib.documents import Range
+from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watch import Fault
 
-SCHEMA = "b200kit/mends/1"
 LEVEL = "restart-services"
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
 SETTLES_S = 60.0
@@ -24,7 +23,7 @@ trains for seconds, and `watchdog.clear` looks end a fault."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class MendRules:
     """*mends*: levels that the inventory allows. At most *mend_most* within *mend_window_s*."""
 
     mends: tuple[str, ...] = ()
@@ -33,7 +32,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Due:
+class MendDue:
     """A service to restart, why, and the replicas that must be out and idle before."""
 
     unit: str
@@ -42,43 +41,29 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Tries:
+class MendTries:
     """When services were restarted: seconds since the boot *boot_id*."""
 
+    schema: ClassVar[str] = "b200kit/mends/1"
+
     boot_id: str
-    times: tuple[float, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"schema": SCHEMA, **asdict(self), "times": list(self.times)}
-
-    @classmethod
-    def of(cls, document: object, boot_id: str) -> Tries:
-        """Those of this boot. Raises ValueError where it is not understood."""
-        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-            raise ValueError(f"it is no document of schema {SCHEMA}")
-        if document.get("boot_id") != boot_id:
-            return cls(boot_id)
-        times = document.get("times")
-        if not isinstance(times, list) or not all(isinstance(at, int | float) for at in times):
-            raise ValueError("its times are malformed")
-        return cls(boot_id, tuple(times))
+    times: tuple[float, ...] = field(default=(), metadata=NEEDED)
 
 
-def due(faults: Collection[Fault], takes_out: Collection[str], rules: Rules) -> list[Due]:
+def due(faults: Collection[Fault], takes_out: Collection[str], rules: MendRules) -> list[MendDue]:
     """What confirmed faults ask to be restarted, each service once; the rest is for others.
 
     A fault that takes no replica out is not mended: its replicas would be in use.
     """
-    found: dict[str, Due] = {}
+    found: dict[str, MendDue] = {}
     for fault in faults if LEVEL in rules.mends else ():
         unit, asks = fault.finding.part, fault.finding.action is Action.RESTART_SERVICE
         if asks and unit in SERVICES and watch.out([fault], takes_out):
-            found.setdefault(unit, Due(unit, fault.finding.summary, fault.replicas))
+            found.setdefault(unit, MendDue(unit, fault.finding.summary, fault.replicas))
     return list(found.values())
 
 
-def refusal(tries: Tries, rules: Rules, now: float, looked: float) -> str | None:
+def refusal(tries: MendTries, rules: MendRules, now: float, looked: float) -> str | None:
     """Why nothing may be restarted now; "" where it is only too early to know. None: it may.
 
     *looked*: when the last look began, seconds since the boot.
@@ -89,7 +74,7 @@ def refusal(tries: Tries, rules: Rules, now: float, looked: float) -> str | None
     return "" if recent and looked < recent[-1] + SETTLES_S else None
 
 
-def tried(tries: Tries, rules: Rules, now: float) -> Tries:
+def tried(tries: MendTries, rules: MendRules, now: float) -> MendTries:
     """One more; those that the window has left behind are forgotten."""
     kept: Sequence[float] = [at for at in tries.times if now - at < rules.mend_window_s]
-    return Tries(tries.boot_id, (*kept, now))
+    return MendTries(tries.boot_id, (*kept, now))

@@ -12,42 +12,69 @@ whatever the clock says. `since` and `until` are for people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-SCHEMA = "b200kit/quarantine/1"
+from b200kit.node.lib import documents
+
 PATH = "/var/lib/b200kit/quarantine.json"
 RELEASE = "python3 -I /usr/local/lib/b200kit/node.pyz quarantine release"
 
 
-def put(before: object, who: str, why: str, now: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Trial:
+    """Who may try the node, from and until when, in which boot and until how long after it."""
+
+    who: str
+    since: str
+    until: str
+    boot_id: str
+    ends: float
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The mark of a node that was taken out. What it does not say is empty."""
+
+    schema: ClassVar[str] = "b200kit/quarantine/1"
+
+    since: str = ""
+    when: str = ""
+    who: str = ""
+    why: str = ""
+    trial: Trial | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why, for a person."""
+        return self.why or "it does not say why"
+
+    def __str__(self) -> str:
+        """Who, since when and why, on one line."""
+        who, since = self.who or "somebody", self.since or "an unknown time"
+        return f"quarantined by {who} since {since}: {self.reason}"
+
+    def admitted(self, who: str, times: tuple[str, str], boot_id: str, ends: float) -> Quarantine:
+        """With a trial, from and until two *times*, by this boot's clock until *ends*."""
+        return replace(self, trial=Trial(who, *times, boot_id, ends))
+
+    def shut(self) -> Quarantine:
+        """Without a trial."""
+        return replace(self, trial=None)
+
+    def open_trial(self, boot_id: object, uptime_s: object) -> Trial | None:
+        """The trial for which somebody may start the services now, so long after the boot."""
+        if self.trial is None or not isinstance(uptime_s, int | float):
+            return None
+        same = self.trial.boot_id == boot_id
+        return self.trial if same and uptime_s < self.trial.ends else None
+
+
+def put(before: Quarantine | None, who: str, why: str, now: str) -> Quarantine:
     """The mark of a node that is taken out now; one that was out stays so since it was."""
-    entry = before if isinstance(before, Mapping) else {}
-    since = str(entry.get("since") or now)
-    return {"schema": SCHEMA, "since": since, "when": now, "who": who, "why": why, "trial": None}
+    return Quarantine((before.since if before else "") or now, now, who, why)
 
 
-def admit(
-    mark: Mapping[str, Any], who: str, times: tuple[str, str], boot_id: str, ends: float
-) -> dict[str, Any]:
-    """The same mark with a trial, from and until two *times*, by this boot's clock until *ends*."""
-    since, until = times
-    trial = {"who": who, "since": since, "until": until, "boot_id": boot_id, "ends": ends}
-    return {**mark, "trial": trial}
-
-
-def on_trial(mark: object, boot_id: object, uptime_s: object) -> bool:
-    """Whether somebody may start the services now, so long after the boot."""
-    trial = mark.get("trial") if isinstance(mark, Mapping) else None
-    if not isinstance(trial, Mapping) or not isinstance(uptime_s, int | float):
-        return False
-    ends = trial.get("ends")
-    same = isinstance(boot_id, str) and trial.get("boot_id") == boot_id
-    return same and isinstance(ends, int | float) and uptime_s < ends
-
-
-def describe(mark: object) -> str:
-    """Who, since when and why, on one line."""
-    entry = mark if isinstance(mark, Mapping) else {}
-    who, since = entry.get("who") or "somebody", entry.get("since") or "an unknown time"
-    return f"quarantined by {who} since {since}: {entry.get('why') or 'it does not say why'}"
+def mark_of(document: object) -> Quarantine:
+    """A mark that was read; one that is not understood holds, too, and lets nobody try."""
+    return documents.understood(Quarantine, document) or Quarantine()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from b200kit.node.lib.documents import Range
-from b200kit.node.state import mend, watch
-from b200kit.node.state.watchdog import Rules
+from b200kit.node.state.mend import MendRules
+from b200kit.node.state.watch import LookRules
+from b200kit.node.state.watchdog import WatchdogRules
 
 if TYPE_CHECKING:
     from b200kit.node.client.formulas import Timing
@@ -70,10 +71,10 @@ class WatchdogPlan:
     or first words of their ids), what is mended, and by which counters an engine shows progress.
     """
 
-    rules: Rules = field(default_factory=Rules)
-    look_rules: watch.Rules = field(default_factory=watch.Rules)
+    rules: WatchdogRules = field(default_factory=WatchdogRules)
+    look_rules: LookRules = field(default_factory=LookRules)
     takes_out: tuple[str, ...] = ()
-    mend_rules: mend.Rules = field(default_factory=mend.Rules)
+    mend_rules: MendRules = field(default_factory=MendRules)
     waiting: str = "vllm:num_requests_waiting"
     gaps: str = "vllm:inter_token_latency_seconds"
     progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")

@@ -1,4 +1,4 @@
-"""Findings, the ladder of actions, and the verdict they add up to. Pure, JSON both ways."""
+"""Findings, the ladder of actions, and the verdict they add up to. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any
+from typing import ClassVar, Literal
 
-SCHEMA = "b200kit/verdict/1"
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import NEEDED
+
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -44,6 +46,9 @@ class Status(str, Enum):
     WAIVED = "waived"
 
 
+Fit = Literal["fit", "unfit", "unmeasured"]
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked at: what was read, what was expected, and what to do.
@@ -54,7 +59,7 @@ class Finding:
     """
 
     summary: str
-    status: Status = Status.PASS
+    status: Status = field(default=Status.PASS, metadata=NEEDED)
     subject: str = "node"
     read: str = ""
     expected: str = ""
@@ -65,7 +70,7 @@ class Finding:
     waiver: dict[str, str] | None = None
     subjects: tuple[str, ...] = ()
     remedy: str = ""
-    kind: str = field(default="", compare=False)
+    kind: str = field(default="", compare=False, metadata={"document": False})
 
     @property
     def blocks(self) -> bool:
@@ -78,26 +83,6 @@ class Finding:
         found.__dict__.update(self.__dict__, check=check)
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        """The finding of schema b200kit/verdict/1."""
-        words = {"status": self.status.value, "action": self.action.word}
-        document = {**vars(self), **words, "subjects": list(self.subjects)}
-        del document["kind"]
-        return document
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Finding:
-        """A finding read back; a status nobody knows counts as unmeasured."""
-        texts = ("summary", "subject", "read", "expected", "source", "part", "check", "remedy")
-        known = {status.value: status for status in Status}
-        return cls(
-            **{key: str(data.get(key, "")) for key in texts},
-            status=known.get(str(data.get("status")), Status.UNMEASURED),
-            action=Action.parse(data.get("action")),
-            waiver=data.get("waiver"),
-            subjects=tuple(map(str, data.get("subjects") or ())),
-        )
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -106,7 +91,11 @@ class Verdict:
     `not_applicable` has the checks that ask for what the hardware does not have, each with why.
     """
 
-    findings: tuple[Finding, ...] = ()
+    schema: ClassVar[str] = "b200kit/verdict/1"
+    derived: ClassVar[tuple[str, ...]] = ("fit", "counts")
+    most_bytes: ClassVar[int] = 4 << 20
+
+    findings: tuple[Finding, ...] = field(default=(), metadata=NEEDED)
     not_applicable: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(init=False)
 
@@ -116,7 +105,7 @@ class Verdict:
         object.__setattr__(self, "counts", counts)
 
     @property
-    def fit(self) -> str:
+    def fit(self) -> Fit:
         """ "fit", "unfit" or "unmeasured"; no findings at all is unmeasured, never fit."""
         if self.counts["fail"]:
             return "unfit"
@@ -138,24 +127,22 @@ class Verdict:
         found = [finding for finding in self.findings if finding.blocks]
         return sorted(found, key=lambda finding: finding.status is not Status.FAIL)
 
-    def to_json(self) -> dict[str, Any]:
-        """The document of schema b200kit/verdict/1."""
-        return {
-            "schema": SCHEMA,
-            "fit": self.fit,
-            "findings": [finding.to_json() for finding in self.findings],
-            "counts": dict(self.counts),
-            "not_applicable": dict(self.not_applicable),
-        }
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Verdict:
-        """A verdict read back; whether it is fit is computed again from its findings."""
-        left_out = data.get("not_applicable")
-        return cls(
-            tuple(Finding.from_json(entry) for entry in data.get("findings", [])),
-            dict(left_out) if isinstance(left_out, dict) else {},
-        )
+@dataclass(frozen=True)
+class GateVerdict(Verdict):
+    """The gate's of a boot, as it lies on the node: when, of which boot, seconds since it began."""
+
+    taken_at: str = field(default="", metadata=NEEDED)
+    boot_id: str = field(default="", metadata=NEEDED)
+    boot_s: float = field(default=0.0, metadata=NEEDED)
+
+
+def finding_of(entry: object) -> Finding:
+    """The finding of a log; what is none is unmeasured, never a pass."""
+    try:
+        return documents.structure(Finding, entry)
+    except documents.Malformed as error:
+        return Finding(f"a finding could not be read: {error}", Status.UNMEASURED)
 
 
 def cause(read: str) -> str:

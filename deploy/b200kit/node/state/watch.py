@@ -8,22 +8,25 @@ neither: it confirms nothing and clears nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Final, Literal
 
-from b200kit.node.lib.documents import Range
-from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.lib.documents import NEEDED, Range
+from b200kit.node.state.growth import Counters
+from b200kit.node.state.verdict import Finding, Fit, Status, Verdict
 
-SCHEMA = "b200kit/watch/1"
-FAULT, SOUND, UNKNOWN = "fault", "sound", "unknown"
+FAULT: Final = "fault"
+SOUND: Final = "sound"
+UNKNOWN: Final = "unknown"
+Sign = Literal["fault", "sound", "unknown"]
 
 Touched = Callable[[Finding], tuple[int, ...]]
 """The replicas that a finding is about, by index."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class LookRules:
     """A fault counts when `confirm` of the last `looks` saw it; `clear` looks without it end it."""
 
     confirm: Annotated[int, Range(1)] = 2
@@ -38,35 +41,59 @@ class Fault:
     finding: Finding
     replicas: tuple[int, ...]
     since: str
-    signs: tuple[str, ...] = ()
-    confirmed: bool = False
+    signs: tuple[Sign, ...] = field(default=(), metadata=NEEDED)
+    confirmed: bool = field(default=False, metadata=NEEDED)
 
     @property
     def key(self) -> str:
         """What it is remembered under."""
         return key(self.finding)
 
-    def after(self, sign: str, rules: Rules) -> Fault:
+    def after(self, sign: Sign, rules: LookRules) -> Fault:
         """The same after one more look."""
         signs = (*self.signs, sign)[-max(rules.looks, rules.clear) :]
         seen = signs[-rules.looks :].count(FAULT) >= rules.confirm
         over = signs[-rules.clear :] == (SOUND,) * rules.clear
         return replace(self, signs=signs, confirmed=not over if self.confirmed else seen)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {**asdict(self), "finding": self.finding.to_json(), "signs": list(self.signs)}
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Fault:
-        """One read back. Raises KeyError, TypeError or ValueError where it is malformed."""
-        return cls(
-            Finding.from_json(entry["finding"]),
-            tuple(int(index) for index in entry["replicas"]),
-            str(entry["since"]),
-            tuple(str(sign) for sign in entry["signs"]),
-            entry["confirmed"] is True,
-        )
+@dataclass(frozen=True)
+class Look:
+    """What the last look at a serving node left.
+
+    boot_s: when it began, seconds since the boot; took_s: for how long it looked. running: replicas
+    by index, None where nobody looked. fit: all of the node; fit_serving: what is left once the
+    faults in set_aside, by key, took their replicas out. None, as bandwidth: nothing was judged.
+    gpus: readings that change with the load. remediation: what confirmed faults ask for.
+    """
+
+    schema: ClassVar[str] = "b200kit/watch/1"
+    most_bytes: ClassVar[int] = 4 << 20
+
+    taken_at: str
+    boot_s: Annotated[float, Range(0)]
+    in_service: bool
+    faults: tuple[Fault, ...]
+    took_s: Annotated[float, Range(0)] = 0.0
+    on_trial: bool = False
+    running: tuple[int, ...] | None = None
+    fit: Fit | None = None
+    set_aside: tuple[str, ...] = ()
+    fit_serving: Fit | None = None
+    bandwidth: Status | None = None
+    gpus: tuple[dict[str, int], ...] = ()
+    counters: Counters | None = None
+    remediation: tuple[dict[str, str], ...] = ()
+
+    @property
+    def confirmed(self) -> list[Fault]:
+        """The faults that count."""
+        return [fault for fault in self.faults if fault.confirmed]
+
+    @property
+    def is_taken_out(self) -> bool:
+        """Whether the node was out of service, and not on trial."""
+        return not self.in_service and not self.on_trial
 
 
 def key(finding: Finding) -> str:
@@ -75,8 +102,8 @@ def key(finding: Finding) -> str:
 
 
 def looked(
-    known: Collection[Fault], verdict: Verdict, touched: Touched, rules: Rules, now: str
-) -> list[Fault]:
+    known: Collection[Fault], verdict: Verdict, touched: Touched, rules: LookRules, now: str
+) -> tuple[Fault, ...]:
     """What is known after a look. *now*: the time of it, as a text."""
     failing = {key(f): f for f in reversed(verdict.findings) if f.status is Status.FAIL}
     unread = {f.check for f in verdict.findings if f.status is Status.UNMEASURED}
@@ -89,9 +116,9 @@ def looked(
             fault = replace(fault, finding=finding, replicas=touched(finding))
             found.append(fault.after(FAULT, rules))
         else:
-            sign = SOUND if faults[name].finding.check in judged else UNKNOWN
+            sign: Sign = SOUND if faults[name].finding.check in judged else UNKNOWN
             found.append(faults[name].after(sign, rules))
-    return [fault for fault in found if fault.confirmed or FAULT in fault.signs]
+    return tuple(fault for fault in found if fault.confirmed or FAULT in fault.signs)
 
 
 def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]:
@@ -105,16 +132,11 @@ def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]
     return reasons
 
 
-def is_taken_out(look: Mapping[str, Any]) -> bool:
-    """Whether the node was out of service, and not on trial, when it was looked at."""
-    return look.get("in_service") is False and look.get("on_trial") is not True
-
-
-def may_serve(look: Mapping[str, Any], replica: int) -> bool:
+def may_serve(look: Look | None, replica: int) -> bool:
     """Whether a replica serves for all that is known: what no look has seen is taken to serve."""
-    running = look.get("running")
-    ran = not isinstance(running, list) or replica in running
-    return ran and not is_taken_out(look)
+    if look is None:
+        return True
+    return not look.is_taken_out and (look.running is None or replica in look.running)
 
 
 def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]:
@@ -129,13 +151,3 @@ def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[s
     now = {fault.key: fault for fault in after if fault.confirmed}
     began = [("confirmed", fault) for name, fault in now.items() if name not in was]
     return began + [("over", fault) for name, fault in was.items() if name not in now]
-
-
-def faults_of(document: object) -> list[Fault]:
-    """The faults that an earlier look of this boot left. Raises ValueError: not understood."""
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        raise ValueError(f"it is no document of schema {SCHEMA}")
-    try:
-        return [Fault.from_json(entry) for entry in document["faults"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"its faults are malformed: {type(error).__name__}: {error}") from None

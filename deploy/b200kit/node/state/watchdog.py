@@ -1,22 +1,21 @@
 """When the watchdog ejects a replica, repairs it, lets it back, and gives up. Pure.
 
 `before` says what to do about a replica from what its unit shows, `after` from what a probe found.
-What is remembered in between is a `Standing`, which outlives the watchdog: every step can be taken
-again, so one that was killed in the middle goes on from there.
+What is remembered in between is a `ReplicaState`, which outlives the watchdog: every step can be
+taken again, so one that was killed in the middle goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Range
 from b200kit.node.state import engine_probe
+from b200kit.node.state.verdict import Action
 
-SCHEMA = "b200kit/watchdog-state/1"
-MARK_SCHEMA = "b200kit/watchdog-mark/1"
 MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
 REFUSED = 78
@@ -25,7 +24,7 @@ ABANDONED = "it ended too often, and systemd does not start it any more"
 
 
 @dataclass(frozen=True)
-class Rules:
+class WatchdogRules:
     """How the watchdog judges.
 
     Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
@@ -44,7 +43,7 @@ class Rules:
     slower: Annotated[float, Range(1, above=True)] = 3.0
 
 
-class Outcome(str, Enum):
+class ProbeOutcome(str, Enum):
     """What came of a probe."""
 
     ANSWERED = "answered"
@@ -62,7 +61,7 @@ class Outcome(str, Enum):
     REFUSED = "refused"
 
 
-class Step(str, Enum):
+class ReplicaStep(str, Enum):
     """What is to be done now."""
 
     LEAVE = "leave"
@@ -76,7 +75,7 @@ class Step(str, Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReplicaUnit:
     """A replica's unit: systemd's ActiveState, InvocationID, Result and ExecMainStatus."""
 
     active: str
@@ -105,14 +104,26 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is remembered of a replica.
+class LastStep:
+    """What the watchdog did last about a replica, or what a probe found."""
+
+    at: str
+    what: str = ""
+    detail: str = ""
+    took_ms: Annotated[float, Range(0)] = 0.0
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """What is remembered of a replica, of one boot.
 
     out: the watchdog took it out of the gateway and has not put it back. hung: the invocation of
     the unit that must not go on. ejections: when, in seconds since the boot, within the window.
     """
 
-    strikes: int = 0
+    schema: ClassVar[str] = "b200kit/watchdog-state/1"
+
+    strikes: Annotated[int, Range(0)] = 0
     out: bool = False
     hung: str = ""
     ejections: tuple[float, ...] = ()
@@ -127,79 +138,92 @@ class Standing:
     held: str = ""
     # The probe's outcome that ejected it; none where its unit failed.
     found: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"schema": SCHEMA, **asdict(self), "ejections": list(self.ejections)}
-
-    @classmethod
-    def of(cls, document: object) -> Standing:
-        """Read one back; what is not understood is a replica of which nothing is remembered."""
-        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-            return cls()
-        when = document.get("ejections")
-        times = [at for at in when if isinstance(at, int | float)] if isinstance(when, list) else []
-        strikes = document.get("strikes")
-        return cls(
-            strikes=strikes if isinstance(strikes, int) else 0,
-            out=document.get("out") is True,
-            hung=str(document.get("hung") or ""),
-            ejections=tuple(times),
-            given_up=document.get("given_up") is True,
-            out_of_rotation=document.get("out_of_rotation") is True,
-            marked=document.get("marked") is True,
-            why=str(document.get("why") or ""),
-            evidence=str(document.get("evidence") or ""),
-            held=str(document.get("held") or ""),
-            found=str(document.get("found") or ""),
-        )
+    boot_id: str = field(default="", compare=False)
+    replica: int | None = field(default=None, compare=False)
+    unit: str = field(default="", compare=False)
+    last: LastStep | None = field(default=None, compare=False)
 
 
-def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
+@dataclass(frozen=True)
+class WatchdogMark:
+    """The mark of a node that needs manual repair: who set it, when, why, where the evidence is."""
+
+    schema: ClassVar[str] = "b200kit/watchdog-mark/1"
+
+    who: str = "somebody"
+    when: str = "an unknown time"
+    why: str = "it does not say why"
+    evidence: str = ""
+    action: Action = Action.MONITOR
+
+    def __str__(self) -> str:
+        """On one line, with what ends it."""
+        evidence = f"; look at {self.evidence}" if self.evidence else ""
+        until = f"once it is repaired: rm {MARK}"
+        return f"marked by {self.who} at {self.when}: {self.why}{evidence}; {until}"
+
+
+def mark_of(document: object) -> WatchdogMark:
+    """A mark that was read; one that is not understood marks the node all the same."""
+    return documents.understood(WatchdogMark, document) or WatchdogMark()
+
+
+def before(
+    standing: ReplicaState, observed: ReplicaUnit, rules: WatchdogRules, now: float
+) -> tuple[ReplicaState, ReplicaStep]:
     """What the unit alone calls for. One that somebody stopped, that starts or stops is left alone.
 
     One that ended by itself is active again, or systemd has given it up.
     """
     if standing.given_up:
-        return standing, Step.LEAVE
+        return standing, ReplicaStep.LEAVE
     if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
         hung = standing.out and observed.invocation == standing.hung
-        return standing, Step.REPAIR if hung else Step.PROBE
+        return standing, ReplicaStep.REPAIR if hung else ReplicaStep.PROBE
     if standing.out and standing.why == ABANDONED:
         # One more start did not help, and no other will: what it is started with is at fault.
-        return standing, Step.LEAVE
+        return standing, ReplicaStep.LEAVE
     if standing.out and observed.active == "failed":
         return eject(standing, observed, "its unit failed after a restart", rules, now)
     if observed.abandoned:
         return eject(standing, observed, ABANDONED, rules, now)
-    return standing, Step.LEAVE
+    return standing, ReplicaStep.LEAVE
 
 
 def after(
-    standing: Standing, observed: Seen, found: Outcome, why: str, rules: Rules, now: float
-) -> tuple[Standing, Step]:
+    standing: ReplicaState,
+    observed: ReplicaUnit,
+    found: ProbeOutcome,
+    why: str,
+    rules: WatchdogRules,
+    now: float,
+) -> tuple[ReplicaState, ReplicaStep]:
     """What a probe calls for."""
-    if found is Outcome.ANSWERED:
-        step = Step.ADMIT if standing.out else Step.LEAVE
+    if found is ProbeOutcome.ANSWERED:
+        step = ReplicaStep.ADMIT if standing.out else ReplicaStep.LEAVE
         return replace(standing, strikes=0), step
-    if found is Outcome.BUSY:
-        return replace(standing, strikes=0), Step.LEAVE
-    if found in (Outcome.REFUSED, Outcome.IN_DOUBT):
-        return standing, Step.LEAVE
-    strikes = rules.strikes if found in (Outcome.STALLED, Outcome.WRONG) else standing.strikes + 1
+    if found is ProbeOutcome.BUSY:
+        return replace(standing, strikes=0), ReplicaStep.LEAVE
+    if found in (ProbeOutcome.REFUSED, ProbeOutcome.IN_DOUBT):
+        return standing, ReplicaStep.LEAVE
+    strikes = (
+        rules.strikes
+        if found in (ProbeOutcome.STALLED, ProbeOutcome.WRONG)
+        else standing.strikes + 1
+    )
     if strikes < rules.strikes:
-        return replace(standing, strikes=strikes, why=why), Step.LEAVE
+        return replace(standing, strikes=strikes, why=why), ReplicaStep.LEAVE
     ejected, step = eject(standing, observed, why, rules, now)
     return replace(ejected, found=found.value), step
 
 
 def eject(
-    standing: Standing, observed: Seen, why: str, rules: Rules, now: float
-) -> tuple[Standing, Step]:
+    standing: ReplicaState, observed: ReplicaUnit, why: str, rules: WatchdogRules, now: float
+) -> tuple[ReplicaState, ReplicaStep]:
     """One ejection more: restarted, or given up where there were too many of late."""
     recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
-    fresh = Standing(
+    fresh = ReplicaState(
         out=True,
         out_of_rotation=standing.out_of_rotation,
         hung=observed.invocation,
@@ -207,35 +231,28 @@ def eject(
         why=why,
     )
     if len(recent) < rules.ejections:
-        return fresh, Step.REPAIR
-    return replace(fresh, given_up=True), Step.GIVE_UP
+        return fresh, ReplicaStep.REPAIR
+    return replace(fresh, given_up=True), ReplicaStep.GIVE_UP
 
 
-def hold(standing: Standing, why: str) -> Standing:
+def hold(standing: ReplicaState, why: str) -> ReplicaState:
     """Out of the gateway for a fault of the node, which no restart of the replica mends."""
     return replace(standing, out=True, held=why, why=why)
 
 
-def release(standing: Standing) -> Standing:
+def release(standing: ReplicaState) -> ReplicaState:
     """The fault is over: out until the next probe is answered."""
     return replace(standing, held="")
 
 
-def describe(mark: object) -> str:
-    """A node's mark on one line, with what ends it."""
-    entry = mark if isinstance(mark, Mapping) else {}
-    who, when = entry.get("who") or "somebody", entry.get("when") or "an unknown time"
-    evidence = f"; look at {entry['evidence']}" if entry.get("evidence") else ""
-    why = entry.get("why") or "it does not say why"
-    return f"marked by {who} at {when}: {why}{evidence}; once it is repaired: rm {MARK}"
-
-
-def admitted(standing: Standing) -> Standing:
+def admitted(standing: ReplicaState) -> ReplicaState:
     """The standing of a replica that is back in the gateway; its ejections are remembered."""
-    return Standing(ejections=standing.ejections)
+    return ReplicaState(ejections=standing.ejections)
 
 
-def forgiven(standing: Standing) -> Standing:
+def forgiven(standing: ReplicaState) -> ReplicaState:
     """The standing once a person removed the mark: out, to be repaired as if for the first time."""
     why = "a person removed the mark"
-    return Standing(out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why)
+    return ReplicaState(
+        out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why
+    )

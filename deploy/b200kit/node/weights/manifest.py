@@ -10,11 +10,12 @@ is refused by name.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Pattern, Range
 
 NAME = "manifest.json"
 STAMP = ".complete"
@@ -22,7 +23,6 @@ RECORD = ".verified.json"
 """In a model's directory: path to [size, mtime in ns] of each file whose hash was proven."""
 PARTIAL = ".partial"
 OURS = (NAME, STAMP, RECORD)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestError(ValueError):
@@ -34,8 +34,18 @@ class Entry:
     """One file of a model: relative path, size in bytes, SHA-256 in hexadecimal."""
 
     path: str
-    size: int
-    sha256: str
+    size: Annotated[int, Range(0)]
+    sha256: Annotated[str, Pattern(r"[0-9a-f]{64}")]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The document. *origin*: the repository and commit that the files are from, if it is said."""
+
+    most_bytes: ClassVar[int] = documents.LARGE
+
+    files: tuple[Entry, ...]
+    origin: dict[str, str] | None = None
 
 
 def parse(raw: bytes, revision: str) -> tuple[Entry, ...]:
@@ -59,24 +69,18 @@ def parse(raw: bytes, revision: str) -> tuple[Entry, ...]:
 
 def _listed(raw: bytes) -> tuple[Entry, ...]:
     try:
-        files = [Entry(f["path"], f["size"], f["sha256"]) for f in json.loads(raw)["files"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestError(f"{NAME} lists no files: {type(error).__name__}") from None
-    return tuple(files)
+        return documents.decode(Manifest, raw).files
+    except documents.Malformed as error:
+        raise ManifestError(f"{NAME}: {error}") from None
 
 
 def _check(entry: Entry) -> None:
-    if not isinstance(entry.path, str) or not entry.path or "\0" in entry.path:
+    if not entry.path or "\0" in entry.path:
         raise ManifestError("manifest names a file without a name")
     if {"", ".", ".."} & {*entry.path.split("/")}:
         raise ManifestError(f"manifest names a path outside the model: {entry.path}")
     if entry.path in OURS or entry.path.endswith(PARTIAL):
         raise ManifestError(f"manifest names {entry.path}, which is the toolkit's own")
-    size = entry.size
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise ManifestError(f"manifest has no size of {entry.path}")
-    if not isinstance(entry.sha256, str) or not _SHA256.fullmatch(entry.sha256):
-        raise ManifestError(f"manifest has no SHA-256 of {entry.path}")
 
 
 def strangers(names: Iterable[str], entries: Sequence[Entry]) -> list[str]:

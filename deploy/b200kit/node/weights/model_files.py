@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.weights.download import CORRUPT, sha256
 from b200kit.node.weights.manifest import NAME, PARTIAL, RECORD, STAMP, Entry, parse, strangers
 
@@ -43,7 +43,7 @@ def manifest(directory: Path, revision: str) -> tuple[Entry, ...]:
 def record(directory: Path) -> dict[str, Any]:
     """Path to [size, mtime in ns] of the files whose hash was proven; {} without a record."""
     try:
-        found = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+        found = documents.read(directory / RECORD, documents.LARGE)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

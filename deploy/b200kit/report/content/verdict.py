@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from b200kit.node.lib import cpulist
+from b200kit.node.lib.documents import Malformed, structure
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Finding, Status, Verdict, cause
 from b200kit.report.document import (
@@ -52,7 +53,13 @@ def _finding(entry: dict[str, object]) -> Finding:
     nothing = "" if texts.get("status") == "pass" else _NOTHING
     blank = {"summary": untold, "read": nothing, "expected": nothing}
     said = {key: text for key, text in texts.items() if text}
-    return Finding.from_json({"subject": "", **blank, **said, **lists, **waiver})
+    try:
+        return structure(Finding, {"subject": "", **blank, **said, **lists, **waiver})
+    except Malformed as error:
+        why = f"{texts.get('check') or 'a check'}: its finding could not be read: {error}"
+        return Finding(
+            why, Status.UNMEASURED, texts.get("subject", ""), check=said.get("check", "")
+        )
 
 
 def advice_of(finding: Finding) -> str:

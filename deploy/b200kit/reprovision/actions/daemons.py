@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from b200kit.inventory.keys.reprovision import Deadlines
+from b200kit.node.lib import documents
 from b200kit.reprovision.actions import ActionFailed, Intent, Say
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
@@ -35,7 +35,7 @@ class DaemonsAction:
         """By that note; None when it has to be done (again)."""
         words = f"gpu-daemons show --act {shlex.quote(str(intent['id']))}"
         try:
-            note = json.loads(node.connected().program(words, timeout=60))
+            note = documents.parse(node.connected().program(words, timeout=60))
         except (RemoteError, ValueError) as error:
             raise ActionFailed(f"whether it was done is unknown: {error}") from None
         return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None

@@ -10,7 +10,6 @@ import base64
 import gzip
 import hashlib
 import io
-import json
 import os
 import shlex
 import tarfile
@@ -18,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
 from b200kit.reprovision import kept_evidence, ledger
 from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
@@ -68,9 +67,9 @@ def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
         raise ActionFailed(f"no evidence could be taken: {error}") from None
     body, _, last = output.rstrip("\n").rpartition("\n")
     try:
-        description, content = json.loads(last), base64.b64decode(body)
+        description, content = documents.parse(last), base64.b64decode(body)
         digest = description.get("sha256")
-    except (AttributeError, RecursionError, ValueError):
+    except (AttributeError, ValueError):
         raise ActionFailed("no evidence could be taken: the answer is no archive") from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise ActionFailed("no evidence could be taken: the archive was damaged on its way")
@@ -81,7 +80,7 @@ def _missing(content: bytes) -> list[str]:
     """Names of the parts that could not be had. ActionFailed when one is not as described."""
     try:
         manifest, digests = _contents(content)
-        parts: dict[str, dict[str, Any]] = json.loads(manifest)["parts"]
+        parts: dict[str, dict[str, Any]] = documents.parse(manifest, documents.LARGE)["parts"]
         missing = [name for name, entry in parts.items() if "unmeasured" in entry]
         wrong = [n for n in parts if n not in missing and digests.get(n) != parts[n]["sha256"]]
     except (*_NO_ARCHIVE, AttributeError, LookupError, RecursionError, TypeError) as error:

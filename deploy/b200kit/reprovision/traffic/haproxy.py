@@ -8,10 +8,10 @@ knows.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 
+from b200kit.node.lib import documents
 from b200kit.reprovision.actions import ActionFailed
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
@@ -34,7 +34,7 @@ class HAProxy:
     def drained(self, node: Node) -> int | None:
         """Open streams at the node's gateway, by HAProxy's own numbers."""
         try:
-            counted = json.loads(node.connected().program("drain count", timeout=_WITHIN_S))
+            counted = documents.parse(node.connected().program("drain count", timeout=_WITHIN_S))
         except (RemoteError, ValueError):
             return None
         found = counted.get("open")

@@ -8,7 +8,6 @@ matter. A digest is the SHA-256 of what it names, so that every byte is proven w
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import Entry
 
@@ -57,7 +56,7 @@ def find(reference: str) -> Image:
     if hashlib.sha256(raw).hexdigest() != match["hex"]:
         raise ImageRefused(f"{reference}: the registry's manifest is another one")
     try:
-        files = _files(reference, json.loads(raw))
+        files = _files(reference, documents.parse(raw, documents.LARGE))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ImageRefused(f"{reference}: its manifest is none that is known") from None
     own = Entry(f"manifests/sha256:{match['hex']}", len(raw), match["hex"])
@@ -110,7 +109,7 @@ def _is_there(folder: Path, entry: Entry) -> bool:
 
 def media_type(manifest: Path) -> str:
     """What a manifest says it is; without it a client takes a manifest for another kind."""
-    said = json.loads(manifest.read_bytes()).get("mediaType")
+    said = documents.parse(manifest.read_bytes(), documents.LARGE).get("mediaType")
     return str(said or "application/vnd.oci.image.manifest.v1+json")
 
 

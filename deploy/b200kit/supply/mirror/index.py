@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from b200kit.node.lib import documents
+
 NAME, SIGNATURE = "index.json", "index.json.asc"
 OWN = (NAME, SIGNATURE)
 SCHEMA = "b200kit/mirror/1"
@@ -61,7 +63,7 @@ def written(index: Index) -> bytes:
 def parse(raw: bytes) -> Index:
     """The index in *raw*; IndexRefused for any other document, and for paths that climb out."""
     try:
-        document = json.loads(raw)
+        document = documents.parse(raw, documents.LARGE)
         if document["schema"] != SCHEMA:
             raise IndexRefused(f"{NAME} is of schema {document['schema']}, not {SCHEMA}")
         files = {path: Bytes(of["size"], of["sha256"]) for path, of in document["files"].items()}

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from b200kit.catalog.types import Model
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.lib import documents
+from b200kit.node.weights.manifest import Entry, Manifest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -59,9 +60,9 @@ def revision(raw: bytes) -> str:
 def origin_of(raw: bytes) -> Origin | None:
     """Where a manifest says that its files are from; None where it says nothing usable."""
     try:
-        said = json.loads(raw)["origin"]
+        said = documents.decode(Manifest, raw).origin or {}
         return origin(f"{said['repository']}@{said['commit']}")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         return None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.events import sinks
-from b200kit.node.events.config import CREDENTIAL, Plan
+from b200kit.node.events.config import CREDENTIAL, EventPlan
 from b200kit.node.events.sinks import Command, Webhook
 from tests.unit.gateway.test_refusals import certificate
 
@@ -135,10 +135,10 @@ def test_a_webhook_that_says_nothing_is_left_after_the_deadline(tmp_path: Path) 
 
 
 def test_the_key_is_the_units_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan("n01", command=("/bin/true",), url="https://h/", ca_file="")
+    plan = EventPlan("n01", 200, 10.0, ("/bin/true",), "https://h/", "")
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     assert [sink.name for sink in sinks.sinks(plan)] == ["command", "webhook"]
     (tmp_path / CREDENTIAL).write_text("a-key\n")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", os.fspath(tmp_path))
-    (hook,) = sinks.sinks(Plan("n01", url="https://h/"))
+    (hook,) = sinks.sinks(EventPlan("n01", 200, 10.0, (), "https://h/", ""))
     assert hook == Webhook("https://h/", "", 10.0, "a-key")

@@ -13,9 +13,11 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.facts.nvml.client import GRACE_S as NVML_GRACE_S
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
 from b200kit.node.lib import program
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.hard_timeout import GRACE_S
 from b200kit.node.maintenance import slurm_check
 from b200kit.node.state import slurm
+from b200kit.node.state.verdict import Finding, Status, Verdict
 from tests.messages import assert_message
 from tests.unit import states
 from tests.unit.reprovision.traffic.programs import Programs
@@ -41,7 +43,7 @@ def verdict(fit: bool) -> str:
     state = states.healthy()
     if not fit:
         state["gpus"][7]["mig"] = True
-    return json.dumps(judge(states.expectation(), state).to_json())
+    return json.dumps(unstructure(judge(states.expectation(), state)))
 
 
 class Node:
@@ -188,8 +190,8 @@ def test_slurm_that_does_not_answer_changes_no_judgement(
 def test_reason_is_one_short_line_whatever_a_node_said(node: Node) -> None:
     node.is_("idle", fit=False)
     summary = "GPU 2\nReason=fan 3\r\x1b[31m is loud\0 " + "x" * 10_000
-    finding = json.dumps({"findings": [{"status": "fail", "summary": summary}]})
-    node.judged(f"print({finding!r})")
+    judged = json.dumps(unstructure(Verdict((Finding(summary, Status.FAIL),))))
+    node.judged(f"print({judged!r})")
     [change] = node.check()[1]
     assert change.startswith("State=DRAIN|Reason=b200kit: slurm-check: GPU 2 Reason=fan 3 ")
     assert change.isprintable()

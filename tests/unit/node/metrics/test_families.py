@@ -8,33 +8,43 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import exposition, latency_bounds
 from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.metrics.latency_bounds import Latency, bound
-from b200kit.node.state import watch
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import ProofRules, ServingNow, issued
+from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Outcome, Standing
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from tests.lab.supply.programs import promtool
 from tests.subtests import in_subtests
 
 NOW = 1764079200.0
 AT, LATER, EARLIER = "2025-11-25T14:00:00Z", "2025-11-25T15:00:00Z", "2025-11-25T13:00:00Z"
 LINK = Finding("17 of 18", Status.FAIL, subject="GPU 5", check="nvlink.links-up")
-PROOF = {
-    "schema": "b200kit/proof/1",
-    "issued_at": EARLIER,
-    "valid_until": LATER,
-    "standing": "valid",
-    "evidence": [{"kind": "gate", "valid_until": LATER, "result": "pass"}],
-}
+_WALL = timestamp.parse(EARLIER).timestamp()
+_GATE = Evidence("gate", PASS, ttl_s=timestamp.parse(LATER).timestamp() - _WALL)
+_RULES = ProofRules("n01", {}, ["gate"])
+
+
+def proof(gate: Evidence = _GATE, **changes: Any) -> dict[str, Any]:
+    """A proof by its gate."""
+    made = issued(None, [gate], ServingNow((0, 1), 8), Now("b", 90.0, _WALL), _RULES)
+    return {**unstructure(made), **changes}
+
+
+PROOF = proof()
 SMOKE = {"verdict": "pass", "taken_at": EARLIER, "p99_ttft_ms": 80.0, "p95_itl_ms": 6.0}
 
 
 def looked(**changes: Any) -> dict[str, Any]:
     """What a look two seconds ago left."""
     return {
-        "schema": watch.SCHEMA,
+        "schema": Look.schema,
+        "taken_at": EARLIER,
         "boot_s": 98.0,
         "took_s": 1.5,
         "in_service": True,
@@ -45,7 +55,7 @@ def looked(**changes: Any) -> dict[str, Any]:
 
 def standing(**changes: Any) -> dict[str, Any]:
     """What the watchdog remembers of a replica."""
-    return {**Standing(**changes).to_json(), "last": {"at": EARLIER}}
+    return {**unstructure(ReplicaState(**changes)), "last": {"at": EARLIER}}
 
 
 def known(**notes: Any) -> Known:
@@ -101,7 +111,7 @@ def test_events_that_a_sink_waits_for_and_nobody_can_count_are_an_absent_reading
 
 
 def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
-    fault = Fault(LINK, (1,), AT, ("fault",), confirmed=True).to_json()
+    fault = unstructure(Fault(LINK, (1,), AT, ("fault",), confirmed=True))
     program = promtool()
     done = subprocess.run(
         [program.path, "check", "metrics"],
@@ -148,7 +158,7 @@ def test_what_is_absent_or_unreadable_is_not_healthy(
 
 
 def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
-    faults = [Fault(LINK, (1,), AT, ("fault",), confirmed=c).to_json() for c in (True, False)]
+    faults = [unstructure(Fault(LINK, (1,), AT, ("fault",), confirmed=c)) for c in (True, False)]
     said = lines(known(watch=looked(faults=faults)))
     labels = 'check="nvlink.links-up",group="nvlink",gpu="5",subject="GPU 5"'
     assert f"b200_fault_confirmed{{{labels}}} 1" in said
@@ -159,9 +169,9 @@ def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
     "changes, reason",
     [
         ({"out": True, "held": "GPU 5"}, "node_fault"),
-        ({"out": True, "found": Outcome.WRONG.value}, "wrong_answers"),
-        ({"out": True, "found": Outcome.SLOW.value}, "slow"),
-        ({"out": True, "found": Outcome.STALLED.value}, "no_answer"),
+        ({"out": True, "found": ProbeOutcome.WRONG.value}, "wrong_answers"),
+        ({"out": True, "found": ProbeOutcome.SLOW.value}, "slow"),
+        ({"out": True, "found": ProbeOutcome.STALLED.value}, "no_answer"),
         ({"out": True}, "failed"),
         ({"out": True, "given_up": True}, "given_up"),
     ],
@@ -183,10 +193,10 @@ def test_a_replica_that_is_out_is_not_stale_as_nobody_probes_it() -> None:
 @pytest.mark.parametrize(
     ("proof", "word"),
     [
-        (PROOF | {"standing": "expiring"}, "expiring"),
-        (PROOF | {"valid_until": EARLIER}, "expired"),
-        (PROOF | {"valid_until": "soon"}, "expired"),
-        (PROOF | {"standing": "splendid"}, "expired"),
+        (proof(replace(_GATE, ttl_s=40_000.0, age_s=32_800.0)), "expiring"),
+        (proof(replace(_GATE, ttl_s=NOW - _WALL)), "expired"),
+        (PROOF | {"valid_until": "soon"}, "absent"),
+        (PROOF | {"standing": "splendid"}, "absent"),
         (PROOF | {"schema": "b200kit/proof/9"}, "absent"),
         ({"unmeasured": "OSError"}, "absent"),
         (None, "absent"),

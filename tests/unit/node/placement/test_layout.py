@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from b200kit.node.lib import cpulist
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica, Shape, place, reserved, shared
 from tests.messages import raises_message
@@ -213,7 +214,7 @@ def test_replica_carries_what_its_engine_is_reported() -> None:
     shape = Shape(dp=8, ep=True, max_num_seqs=256, max_num_batched_tokens=16384, kv_tokens=7)
     (only,) = place(TWO, 1, shape, (8001,))
     assert (only.tp, only.dp, only.ep, only.kv_tokens, only.spans) == (1, 8, True, 7, True)
-    assert only.to_json()["max_num_seqs"] == 256
+    assert unstructure(only)["max_num_seqs"] == 256
 
 
 def test_smt_siblings_stay_together() -> None:

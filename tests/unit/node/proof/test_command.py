@@ -13,11 +13,13 @@ import pytest
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock
 from b200kit.node.proof import command, signature
+from b200kit.node.proof.document import ProofRules
 from b200kit.node.proof.evidence import KINDS
+from b200kit.node.state.serving import Serving
 from tests.unit.node.proof.test_sources import BANDWIDTH, GATE, LOOK, SMOKE
 
 SERVING: dict[str, Any] = {
-    "model": "m", "engine": "e", "gateway": "http://127.0.0.1:8000",
+    "schema": Serving.schema, "model": "m", "engine": "e", "gateway": "http://127.0.0.1:8000",
     "max_num_seqs": 8, "max_model_len": 4096, "max_num_batched_tokens": 2048,
     "replicas": [
         {"index": n, "url": "http://127.0.0.1:1", "unit": f"vllm@{n}.service", "uuids": [f"G{n}"]}
@@ -25,7 +27,7 @@ SERVING: dict[str, Any] = {
     ],
 }  # fmt: skip
 RULES = {
-    "schema": command.RULES,
+    "schema": ProofRules.schema,
     "node": "n01",
     "ttl_s": dict.fromkeys(KINDS, 1e9),
     "required": ["look", "gate", "latency", "answers"],
@@ -42,8 +44,9 @@ def issue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Issue:
     boot_id, boot_s = boot_clock.now()
     here = {"boot_id": boot_id, "boot_s": boot_s}
     documents = {
-        "watch.json": {**LOOK, **here}, "verdict.json": {**GATE, **here}, "smoke.json": SMOKE,
-        "bandwidth.json": BANDWIDTH, "serving.json": SERVING, "rules.json": RULES,
+        "watch.json": {**LOOK, "boot_s": boot_s}, "verdict.json": {**GATE, **here},
+        "smoke.json": SMOKE, "bandwidth.json": BANDWIDTH, "serving.json": SERVING,
+        "rules.json": RULES,
     }  # fmt: skip
     for name, document in documents.items():
         (tmp_path / name).write_text(json.dumps(document))

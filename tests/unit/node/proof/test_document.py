@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from b200kit.node.lib import documents
 from b200kit.node.proof import document
-from b200kit.node.proof.clock import Now, Steps
-from b200kit.node.proof.document import Proof, Rules, Serving, issued, parsed
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import GpuSeconds, Proof, ProofRules, ServingNow, issued
 from b200kit.node.proof.evidence import FAIL, PASS, UNMEASURED, Evidence
 from tests.subtests import in_subtests
 
 WALL = 1_795_611_600.0
 HERE = Now("boot-a", 1000.0, WALL)
-RULES = Rules("n01", {}, ("look", "latency"), 0.2, Steps(5.0, 600.0))
-TWO = Serving((0, 1), 8)
+RULES = ProofRules("n01", {}, ("look", "latency"))
+TWO = ServingNow((0, 1), 8)
 
 
 def look(result: str = PASS, **changes: object) -> Evidence:
@@ -144,12 +145,12 @@ def test_a_test_of_another_configuration_proves_nothing_until_that_is_back() -> 
 
 def test_gpu_seconds_count_under_a_proof_only_while_it_held() -> None:
     after = next_of(first(), later(100), look(digest="look-2"), latency())
-    assert (after.served, after.proven) == (800.0, 800.0)
+    assert after.gpu_seconds == GpuSeconds(800.0, 800.0)
     # The looks stopped: 120 s of 1000 were proven.
     late = next_of(after, later(1100), look(digest="look-3"), latency())
-    assert (late.served, late.proven) == (8800.0, 800.0 + 8 * 120.0)
+    assert late.gpu_seconds == GpuSeconds(8800.0, 800.0 + 8 * 120.0)
     rebooted = next_of(late, later(5000, boot="boot-b"))
-    assert (rebooted.served, rebooted.proven) == (late.served, late.proven)
+    assert rebooted.gpu_seconds == late.gpu_seconds
 
 
 def test_sequence_grows_when_all_proofs_of_a_node_were_lost() -> None:
@@ -160,30 +161,51 @@ def test_sequence_grows_when_all_proofs_of_a_node_were_lost() -> None:
 
 
 def test_document_is_read_back_as_it_was_and_says_when_it_ends() -> None:
-    made = first().to_json()
-    assert parsed(made).to_json() == made
+    made = documents.unstructure(first())
+    assert documents.unstructure(documents.structure(Proof, made)) == made
     assert made["issued_at"] == "2026-11-25T13:00:00Z"
     assert made["valid_until"] == "2026-11-25T13:02:00Z"
 
 
 def test_a_proof_read_later_has_run_out_also_without_a_new_one() -> None:
-    read = parsed(first().to_json())
+    read = documents.decode(Proof, documents.to_bytes(first()))
     assert read.later(1110.0).standing == document.EXPIRING
     assert read.later(1121.0).standing == document.EXPIRED
+
+
+MADE = documents.unstructure(first())
+LOOKED = MADE["evidence"][0]
+
+
+def with_look(**changes: object) -> dict[str, object]:
+    """A proof whose look says something else."""
+    return {**MADE, "evidence": [{**LOOKED, **changes}, MADE["evidence"][1]]}
 
 
 @in_subtests(
     "broken",
     [
-        None,
-        [],
-        {"schema": "b200kit/proof/2"},
-        {"schema": "b200kit/proof/1"},
-        {**first().to_json(), "evidence": [{"kind": "look"}]},
-        {**first().to_json(), "sequence": "many"},
-        {**first().to_json(), "clock": None},
+        {**MADE, "evidence": [{"kind": "look"}]},
+        {**MADE, "sequence": "many"},
+        {**MADE, "clock": None},
+        # What is derived says otherwise than what it is derived of.
+        {**MADE, "valid_until": "9999-12-31T23:59:59Z"},
+        {**MADE, "standing": "expiring"},
+        {**MADE, "why": "all is well"},
+        with_look(valid_until="9999-12-31T23:59:59Z"),
+        with_look(result="fail"),
+        with_look(required="no"),
+        # What no clock says.
+        with_look(age_s=-1.0),
+        with_look(ttl_s=1e12),
+        with_look(ttl_s=float("inf")),
+        with_look(kind="faith"),
+        {**MADE, "issued_at": "9999-12-31T23:59:59Z"},
+        {**MADE, "issued_at": "2026-13-01T00:00:00Z"},
+        {**MADE, "boot_s": -1.0},
+        {**MADE, "clock": {"epoch_s": 1.0, "off_s": 0.0}},
     ],
 )
 def test_what_is_no_proof_is_refused(broken: object) -> None:
-    with pytest.raises(ValueError, match="it is"):
-        parsed(broken)
+    with pytest.raises(documents.Malformed):
+        documents.structure(Proof, broken)

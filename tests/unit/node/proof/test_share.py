@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.proof import share, share_answer
-from b200kit.node.proof.document import Proof
+from b200kit.node.proof.document import Consequence, Proof, ProofRules
 from b200kit.node.proof.evidence import FAIL, PASS, Evidence
-from b200kit.node.proof.share import Consequence
 from tests.subtests import in_subtests
 from tests.unit.node.proof.test_document import first, latency, later, look, next_of
 
@@ -100,8 +100,8 @@ def test_other_words_are_refused(files: Path, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rules", "percent"),
     [
-        (json.dumps({"expired": {"percent": 50, "out_after_s": 600}}), 0),
-        (json.dumps({"expired": {"percent": 50, "out_after_s": 1e12}}), 0),
+        (documents.to_bytes(ProofRules("n01", {}, [])).decode(), 0),
+        (documents.to_bytes(ProofRules("n01", {}, [], expired=NEVER)).decode(), 0),
         ("{", 0),
         (json.dumps({}), 0),
     ],

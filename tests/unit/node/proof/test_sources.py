@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Rules
+from b200kit.node.proof.document import ProofRules
 from b200kit.node.proof.evidence import KINDS, Evidence
 from b200kit.node.proof.sources import Left, evidence
-from b200kit.node.state.verdict import Finding
+from b200kit.node.state.verdict import Finding, GateVerdict, Status
 from b200kit.node.state.watch import Fault
 from tests.subtests import in_subtests
 
 NOW = Now("boot-a", 1000.0, 1_795_611_600.0)
-RULES = Rules("n01", dict.fromkeys(KINDS, 120.0), KINDS)
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), KINDS)
 FAULT = Fault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0,), "then")
-CONFIRMED = {**FAULT.to_json(), "confirmed": True}
+CONFIRMED = {**unstructure(FAULT), "confirmed": True}
 LOOK: dict[str, Any] = {
     "schema": "b200kit/watch/1", "taken_at": "2026-11-25T12:59:50Z", "boot_s": 990.0,
     "in_service": True, "running": [0, 1], "fit": "fit", "set_aside": [],
     "fit_serving": "fit", "bandwidth": "pass", "faults": [],
 }  # fmt: skip
 TRIAL = {"in_service": False, "on_trial": True}
-SEEN_ONCE = {"faults": [FAULT.to_json()], "fit_serving": "unfit"}
+SEEN_ONCE = {"faults": [unstructure(FAULT)], "fit_serving": "unfit"}
 ASIDE = {**LOOK, "fit": "unfit", "faults": [CONFIRMED], "set_aside": [FAULT.key]}
-GATE: dict[str, Any] = {
-    "fit": "fit", "boot_id": "boot-a", "boot_s": 100.0, "taken_at": "2026-11-25T12:45:00Z",
-}  # fmt: skip
+JUDGED = ("2026-11-25T12:45:00Z", "boot-a", 100.0)
+GATE = unstructure(GateVerdict((Finding("all is well"),), {}, *JUDGED))
+
+
+def judged(status: Status) -> dict[str, Any]:
+    """What the gate leaves of a node of which one thing is so."""
+    found: dict[str, Any] = unstructure(GateVerdict((Finding("it", status),), {}, *JUDGED))
+    return found
 
 
 def compared(outcome: str) -> dict[str, Any]:
@@ -71,8 +77,9 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": {**LOOK, "taken_at": "lately"}}, "unmeasured"),
         ("gate", {}, "pass"),
         ("gate", {"gate": {**GATE, "boot_id": "boot-b"}}, "unmeasured"),
-        ("gate", {"gate": {**GATE, "fit": "unfit"}}, "fail"),
-        ("gate", {"gate": {**GATE, "fit": "unmeasured"}}, "unmeasured"),
+        ("gate", {"gate": judged(Status.FAIL)}, "fail"),
+        ("gate", {"gate": judged(Status.UNMEASURED)}, "unmeasured"),
+        ("gate", {"gate": {**judged(Status.FAIL), "fit": "fit"}}, "unmeasured"),
         ("gate", {"gate": None}, "unmeasured"),
         ("latency", {}, "pass"),
         ("latency", {"smoke": {**SMOKE, "verdict": "fail"}}, "fail"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Tally
 from b200kit.node.events import spool
-from b200kit.node.lib import boot_clock
-from b200kit.node.proof.clock import Clock, Now
-from b200kit.node.proof.document import Proof
+from b200kit.node.lib import boot_clock, documents
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Proof, ProofRules, RenewalRules, ServingNow, issued
 from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.renewal import attempts, command
 from b200kit.node.renewal.node import ThisNode
@@ -26,6 +27,8 @@ DAY = "00:00-24:00"
 PASSED: dict[str, Any] = {"schema": "b200kit/smoke/1", "verdict": "pass", "reasons": []}
 BEFORE = json.dumps({"verdict": "pass", "taken_at": "2026-11-20T00:00:00Z"})
 Renew = Callable[..., int]
+
+RULES = ProofRules("n01", {}, [])
 
 
 @pytest.fixture
@@ -64,9 +67,9 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
         }  # fmt: skip
         for name, function in found.items():
             monkeypatch.setattr(ThisNode, name, function)
-        (tmp_path / "proof.json").write_text(json.dumps(_proof(age_s).to_json()))
-        rules = {"renew": {"window": window, "idle_s": 0.05, "when_left": 0.5}} if window else {}
-        (tmp_path / "rules.json").write_text(json.dumps(rules))
+        (tmp_path / "proof.json").write_bytes(documents.to_bytes(_proof(age_s)))
+        rules = replace(RULES, renew=RenewalRules(window, 0.05, 0.5) if window else None)
+        (tmp_path / "rules.json").write_bytes(documents.to_bytes(rules))
         return command.main(["--rules", str(tmp_path / "rules.json"), "--serving", str(serving)])
 
     return run
@@ -75,7 +78,7 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
 def _proof(age_s: float) -> Proof:
     boot_id, boot_s = boot_clock.now()
     latency = Evidence("latency", PASS, age_s=age_s, ttl_s=100.0)
-    return Proof("n01", Now(boot_id, boot_s, 0.0), 1, (latency,), Clock(0.0))
+    return issued(None, [latency], ServingNow(), Now(boot_id, boot_s, 0.0), RULES)
 
 
 def left(tmp_path: Path) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from b200kit.node.proof.clock import Clock, Now
-from b200kit.node.proof.document import Proof
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Proof, ProofRules, ServingNow, issued
 from b200kit.node.proof.evidence import FAIL, PASS, UNMEASURED, Evidence
 from b200kit.node.renewal.due import due
 from tests.subtests import in_subtests
@@ -16,10 +16,12 @@ ANSWERS = replace(LATENCY, kind="answers")
 GATE = Evidence("gate", PASS, age_s=99.0, ttl_s=100.0)
 OLD: dict[str, Any] = {"age_s": 60.0}
 
+RULES = ProofRules("n01", {}, [])
+
 
 def proof(*evidence: Evidence) -> Proof:
     """A proof of this boot."""
-    return Proof("n01", Now("boot-a", 1000.0, 0.0), 1, evidence, Clock(0.0))
+    return issued(None, evidence, ServingNow(), Now("boot-a", 1000.0, 0.0), RULES)
 
 
 @in_subtests(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from b200kit.node.state import event
-from b200kit.node.state.event import Event, Remediation, Stamp
+from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 
-STAMP = Stamp("n01-b-1", "2026-11-25T13:00:00Z", "n01", "b")
+STAMP = 1, "2026-11-25T13:00:00Z", "n01", "b"
 PENDING = Finding(
     "GPU 6: a row remap is pending",
     Status.FAIL,
@@ -19,13 +19,14 @@ PENDING = Finding(
 
 def test_a_confirmed_fault_asks_for_its_remediation_and_one_that_is_over_for_none() -> None:
     fault = Fault(PENDING, (1,), "2026-11-25T12:59:00Z")
-    began = event.of_fault("confirmed", fault).document(STAMP)
-    assert (began["kind"], began["check"], began["subject"], began["replicas"]) == (
+    began = event.of_fault("confirmed", fault)
+    assert (began.kind, began.check, began.subject, began.replicas) == (
         *("fault.confirmed", "remap.pending", "GPU 6"),
-        [1],
+        (1,),
     )
-    assert began["remediation"]["action"] == "reset-gpu"
-    assert event.of_fault("over", fault).document(STAMP)["remediation"] is None
+    assert began.remediation
+    assert began.remediation.action == "reset-gpu"
+    assert event.of_fault("over", fault).remediation is None
 
 
 def test_every_kind_that_a_look_writes_is_one_of_the_known() -> None:
@@ -35,12 +36,10 @@ def test_every_kind_that_a_look_writes_is_one_of_the_known() -> None:
     }
 
 
-def test_a_summary_is_bounded_and_a_document_knows_its_schema() -> None:
-    document = Event("replica.out", "x" * 10_000).document(STAMP)
-    assert len(document["summary"]) == 2000
-    assert event.is_event(document)
-    assert not event.is_event({**document, "schema": "b200kit/event/2"})
-    assert not event.is_event([])
+def test_a_summary_is_bounded_and_its_id_is_in_order() -> None:
+    told = Event("replica.out", "x" * 10_000).stamped(*STAMP)
+    assert len(told.summary) == 2000
+    assert told.id < Event("replica.out", "").stamped(12, *STAMP[1:]).id
 
 
 def test_a_step_without_a_finding_is_of_the_same_ladder() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.state import mend
-from b200kit.node.state.mend import Due, Rules, Tries
+from b200kit.node.state.mend import MendDue, MendRules, MendTries
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 from tests.subtests import in_subtests
 
-ON = Rules(("restart-services",), mend_most=2, mend_window_s=100.0)
+ON = MendRules(("restart-services",), mend_most=2, mend_window_s=100.0)
 MANAGER = "nvidia-fabricmanager.service"
 
 
@@ -31,7 +29,7 @@ def fault(
     [
         (fault(), ON, [MANAGER]),
         (fault(part=mend.SERVICES[1]), ON, [mend.SERVICES[1]]),
-        (fault(), Rules(), []),
+        (fault(), MendRules(), []),
         (fault(confirmed=False), ON, []),
         (fault(action=Action.RESET_GPU), ON, []),
         (fault(part="haproxy.service"), ON, []),
@@ -41,14 +39,14 @@ def fault(
     ],
 )
 def test_only_what_is_allowed_and_took_replicas_out(
-    known: Fault, rules: Rules, units: list[str]
+    known: Fault, rules: MendRules, units: list[str]
 ) -> None:
     assert [one.unit for one in mend.due([known], ("fabric",), rules)] == units
 
 
 def test_a_service_that_several_faults_name_is_due_once() -> None:
     both = [fault(), fault(check="fabric.manager")]
-    assert mend.due(both, ("fabric",), ON) == [Due(MANAGER, f"{MANAGER} died", (0, 1))]
+    assert mend.due(both, ("fabric",), ON) == [MendDue(MANAGER, f"{MANAGER} died", (0, 1))]
 
 
 @in_subtests(
@@ -64,17 +62,9 @@ def test_a_service_that_several_faults_name_is_due_once() -> None:
 def test_the_breaker_and_the_time_a_service_gets(
     times: tuple[float, ...], now: float, looked: float, may: bool
 ) -> None:
-    assert (mend.refusal(Tries("b", times), ON, now, looked) is None) is may
+    assert (mend.refusal(MendTries("b", times), ON, now, looked) is None) is may
 
 
 def test_tries_are_counted_within_a_boot_and_a_window() -> None:
-    tries = mend.tried(Tries("b", (10.0, 80.0)), ON, 120.0)
+    tries = mend.tried(MendTries("b", (10.0, 80.0)), ON, 120.0)
     assert tries.times == (80.0, 120.0)
-    assert Tries.of(tries.to_json(), "b") == tries
-    assert Tries.of(tries.to_json(), "next") == Tries("next")
-
-
-@pytest.mark.parametrize("document", [None, {}, {"schema": mend.SCHEMA, "boot_id": "b"}])
-def test_a_count_that_cannot_be_read_is_not_none(document: object) -> None:
-    with pytest.raises(ValueError, match=r"schema|malformed"):
-        Tries.of(document, "b")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
+from b200kit.node.lib.documents import Malformed, structure, unstructure
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict, finding_of, grouped
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import states
@@ -88,13 +89,17 @@ def test_what_adds_up_to_fit(statuses: list[str], fit: str, status: int) -> None
 
 def test_verdict_reads_back_and_is_computed_again() -> None:
     verdict = mixed_vbios(WAIVER)
-    data = verdict.to_json()
+    data = unstructure(verdict)
     assert data["schema"] == "b200kit/verdict/1"
-    assert Verdict.from_json({**data, "fit": "unfit"}) == verdict
+    assert structure(Verdict, data) == verdict
+    for lie in ({"fit": "unfit"}, {"counts": {**data["counts"], "fail": 1}}):
+        with pytest.raises(Malformed):
+            structure(Verdict, {**data, **lie})
 
 
-def test_a_status_nobody_knows_reads_back_as_unmeasured() -> None:
-    assert Finding.from_json({"status": "fine"}).status is Status.UNMEASURED
+@in_subtests("entry", [{"summary": "x", "status": "fine"}, {"summary": "x"}, {}, None])
+def test_what_is_no_finding_reads_back_as_unmeasured(entry: object) -> None:
+    assert finding_of(entry).status is Status.UNMEASURED
 
 
 def test_the_ladder_rises() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from b200kit.node.lib import documents
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from b200kit.node.state.watch import Fault, Rules
+from b200kit.node.state.watch import Fault, Look, LookRules
 from tests.subtests import in_subtests
 
-RULES = Rules(confirm=2, looks=3, clear=3)
+RULES = LookRules(confirm=2, looks=3, clear=3)
 LINKS = Finding("17 of 18 links", Status.FAIL, "GPU 2", check="nvlink.links")
 SOUND = Finding("all links are up", check="nvlink.links")
 UNREAD = Finding("NVML hangs", Status.UNMEASURED, check="nvlink.links")
@@ -19,9 +18,9 @@ OTHER = Finding("fine", check="ecc.enabled")
 SEEN = {"f": LINKS, "s": SOUND, "u": UNREAD, "-": OTHER}
 
 
-def after(looks: str) -> list[Fault]:
+def after(looks: str) -> tuple[Fault, ...]:
     """What is known after looks that saw the fault, none, could not see, or judged otherwise."""
-    known: list[Fault] = []
+    known: tuple[Fault, ...] = ()
     for number, look in enumerate(looks):
         verdict = Verdict((SEEN[look],))
         known = watch.looked(known, verdict, lambda _: (1,), RULES, f"T{number}")
@@ -53,8 +52,8 @@ def test_a_fault_counts_when_it_was_seen_often_enough_and_is_over_when_it_is_gon
 
 
 def test_a_fault_that_is_over_is_forgotten() -> None:
-    assert after("fsss") == []
-    assert after("ffssss") == []
+    assert after("fsss") == ()
+    assert after("ffssss") == ()
 
 
 def test_since_is_when_it_was_first_seen_and_the_finding_is_the_newest() -> None:
@@ -96,18 +95,14 @@ def test_a_person_hears_of_it_twice() -> None:
 
 
 def test_kept_for_the_next_look_of_the_same_boot() -> None:
-    known = after("ff")
-    document = {"schema": watch.SCHEMA, "faults": [f.to_json() for f in known]}
-    kept = json.loads(json.dumps(document))
-    assert watch.faults_of(kept) == known
+    known = Look("T9", 90.0, in_service=True, faults=after("ff"))
+    assert documents.decode(Look, documents.to_bytes(known)) == known
 
 
-@pytest.mark.parametrize(
-    "document",
-    [None, [], {"schema": "b200kit/watch/0"}, {"faults": [{}]}, {"faults": 3}, {"faults": [3]}],
-)
-def test_what_is_not_understood_is_refused(document: object) -> None:
-    if isinstance(document, dict) and "faults" in document:
-        document |= {"schema": watch.SCHEMA}
-    with pytest.raises(ValueError, match=r"schema|malformed"):
-        watch.faults_of(document)
+@in_subtests("key", ["status", "confirmed", "signs", "since", "replicas", "summary"])
+def test_a_look_whose_fault_lacks_something_is_none(key: str) -> None:
+    look = documents.unstructure(Look("T9", 90.0, in_service=True, faults=after("ff")))
+    for entry in (look["faults"][0], look["faults"][0]["finding"]):
+        entry.pop(key, None)
+    with pytest.raises(documents.Malformed, match=key):
+        documents.structure(Look, look)

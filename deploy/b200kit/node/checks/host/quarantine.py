@@ -11,6 +11,7 @@ from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state import quarantine
 from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView
 
@@ -26,14 +27,11 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("the node is not quarantined", _IN_SERVICE)
     else:
         since_boot = state.reading("host", "boot_id"), state.reading("host", "uptime_s")
-        yield _judged(state.get(dict, "notes", "quarantine"), *since_boot)
+        yield _judged(quarantine.mark_of(state.get(dict, "notes", "quarantine")), *since_boot)
 
 
-def _judged(entry: dict[str, object], boot_id: object, uptime_s: object) -> Finding:
-    text, why = quarantine.describe(entry), str(entry.get("why") or "it does not say why")
-    if quarantine.on_trial(entry, boot_id, uptime_s):
-        trial = entry["trial"]
-        who = trial.get("who") if isinstance(trial, dict) else None
-        return noted(f"{text}; on trial by {who}", None, why, _IN_SERVICE)
-    summary = f"{text}; deploy/reprovision.py repairs it, or: {quarantine.RELEASE}"
-    return failed(summary, why, _IN_SERVICE, Action.MONITOR)
+def _judged(mark: Quarantine, boot_id: object, uptime_s: object) -> Finding:
+    if trial := mark.open_trial(boot_id, uptime_s):
+        return noted(f"{mark}; on trial by {trial.who}", None, mark.reason, _IN_SERVICE)
+    summary = f"{mark}; deploy/reprovision.py repairs it, or: {quarantine.RELEASE}"
+    return failed(summary, mark.reason, _IN_SERVICE, Action.MONITOR)

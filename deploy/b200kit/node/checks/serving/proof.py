@@ -10,11 +10,15 @@ from collections.abc import Iterator
 
 from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
+from b200kit.node.lib import documents
 from b200kit.node.proof import document
+from b200kit.node.proof.document import Proof
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
 
+_OBSERVED_S = 60.0
+"""How long an observation may take: a look of meanwhile issues the next proof."""
 NOT_ASKED = "no proof is asked for"
 _PROVEN = rule("a valid proof", "what was proven once and has run out proves nothing now")
 
@@ -38,10 +42,13 @@ def _proven(state: StateView) -> Iterator[Finding]:
     if state.is_null("notes", "proof"):
         raise Unread("the node's proof", "the node has issued none")
     try:
-        proof = document.parsed(state.raw("notes", "proof")).later(uptime)
-    except ValueError as error:
+        issued = documents.structure(Proof, state.raw("notes", "proof"))
+    except documents.Malformed as error:
         raise Unread("the node's proof", str(error)) from None
-    earlier = "" if proof.now.boot_id == boot_id else "its proof is of an earlier boot"
+    if issued.boot_id == boot_id and issued.boot_s > uptime + _OBSERVED_S:
+        raise Unread("the node's proof", "it was issued later than now")
+    proof = issued.later(uptime)
+    earlier = "" if proof.boot_id == boot_id else "its proof is of an earlier boot"
     if why := earlier or (proof.standing == document.EXPIRED and proof.why):
         summary = f"what serves is not proven: {why}"
         yield failed(summary, why, _PROVEN, Action.MONITOR, remedy=_REMEDY)

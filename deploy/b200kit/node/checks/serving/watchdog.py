@@ -12,11 +12,12 @@ from dataclasses import replace
 from b200kit.node.checks.findings import failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.serving.units import ACTIVE, which_run
-from b200kit.node.state import watch
+from b200kit.node.lib import documents
 from b200kit.node.state import watchdog as watching
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
+from b200kit.node.state.watch import Look
 
 NOT_ASKED = "no watchdog is asked for"
 _UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
@@ -34,9 +35,8 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     elif left.is_null():
         yield passed("the node is not marked", _UNMARKED)
     else:
-        summary = f"the node is {watching.describe(left.get(dict))}"
-        why = left.known(str, "why") or "it does not say why"
-        yield failed(summary, why, _UNMARKED, Action.parse(left.reading("action")))
+        found = watching.mark_of(left.get(dict))
+        yield failed(f"the node is {found}", found.why, _UNMARKED, found.action)
 
 
 @check("watchdog.service")
@@ -104,14 +104,13 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
         limit = rule(f"{most_s} s at most", "stale is never healthy")
         yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-watch.timer")
     try:
-        faults = watch.faults_of(left.raw())
-    except ValueError as error:
+        look = documents.structure(Look, left.raw())
+    except documents.Malformed as error:
         raise Unread("what the last look found", str(error)) from None
-    for fault in faults:
-        if fault.confirmed:
-            found = fault.finding  # with its action and part: what it asks for, as at the gate
-            text = f"confirmed while serving since {fault.since}: {found.summary}"
-            yield replace(found, summary=text, expected=_LOOKED.text, source=_LOOKED.source)
+    for fault in look.confirmed:
+        found = fault.finding  # with its action and part: what it asks for, as at the gate
+        text = f"confirmed while serving since {fault.since}: {found.summary}"
+        yield replace(found, summary=text, expected=_LOOKED.text, source=_LOOKED.source)
     yield passed(f"the node was looked at {age} s ago", _LOOKED)
 
 
@@ -127,12 +126,12 @@ def _replica(unit: str, state: StateView) -> Iterator[Finding]:
         summary = f"{unit} was taken out of the gateway by the watchdog: {why}"
         act = Action.RESTART_SERVICE
         yield failed(summary, text, _ANSWERS, act, part=unit, subject=unit)
-    elif what == watching.Outcome.REFUSED.value:
+    elif what == watching.ProbeOutcome.REFUSED.value:
         raise Unread("whether it answers", f"the probe itself is refused: {detail or ''}")
-    elif what in (watching.Outcome.NO_ANSWER.value, watching.Outcome.STALLED.value):
+    elif what in (watching.ProbeOutcome.NO_ANSWER.value, watching.ProbeOutcome.STALLED.value):
         summary = f"{unit} missed a probe: {text}"
         yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
-    elif what == watching.Outcome.IN_DOUBT.value:
+    elif what == watching.ProbeOutcome.IN_DOUBT.value:
         summary = f"{unit} answered a golden prompt otherwise: {text}"
         yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
 

@@ -6,7 +6,6 @@ any endpoint. Where none holds, only what is no answer at all is found.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, SET, TOLERANCE
+from b200kit.node.lib import documents
 
 SCHEMA = "b200kit/golden/1"
 PATH = "/var/lib/b200kit/golden.json"
@@ -78,7 +78,7 @@ def parsed(document: object) -> Reference:
 
 def read(path: Path) -> Reference:
     """The reference in a file. Raises OSError, and ValueError for a file that holds none."""
-    return parsed(json.loads(path.read_text(encoding="utf-8")))
+    return parsed(documents.read(path, documents.LARGE))
 
 
 def of_node(holds_for: str, tokens: int) -> Reference | None:

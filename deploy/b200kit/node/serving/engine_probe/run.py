@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.lib import hard_timeout, program, timestamp
+from b200kit.node.lib import documents, hard_timeout, program, timestamp
 from b200kit.node.lib.printable import printable
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
@@ -85,7 +85,7 @@ def _take(step: Step, words: Sequence[str]) -> Outcome:
 def _answer(step: Step, done: subprocess.CompletedProcess[bytes]) -> Outcome:
     """What its process said; one that ended without an answer has failed."""
     try:
-        said = json.loads(done.stdout)
+        said = documents.parse(done.stdout)
         return Outcome(step.name, Result(said["result"]), str(said["seen"]), str(said["remedy"]))
     except (ValueError, KeyError, TypeError):
         last = hard_timeout.last_line(done)

@@ -15,25 +15,32 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import durable_files
-from b200kit.node.lib.managed_files import note
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.lib.readings import command
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
 
 NOTE = Path("/run/b200kit/drained.json")
-"""What this program did: {"servers": ["replicas/vllm0"], "watchdog": whether it was stopped}. It
-lies where HAProxy's own memory of it lies, and goes with it at a boot."""
+"""What this program did: where HAProxy's own memory of it lies, which goes with it at a boot."""
 WATCHDOG = "b200-watchdog.service"
 BACKENDS = (haproxy.BACKEND, "nodes")
 _DRAIN = 8
 """Bit of srv_admin_state: set aside by a drain (management.txt of HAProxy, show servers state)."""
 _OVER = ("inactive", "failed")
 _USAGE = "usage: drain begin | count | end"
+
+
+@dataclass(frozen=True)
+class DrainNote:
+    """Servers that a drain took out, as BACKEND/NAME, and whether the watchdog ran then."""
+
+    servers: tuple[str, ...]
+    watchdog: bool = False
 
 
 def begin(path: Path = NOTE) -> str:
@@ -45,10 +52,10 @@ def begin(path: Path = NOTE) -> str:
         return f"{UNIT} does not run: nothing to drain"
     here = [row for row in haproxy.states() if row["be_name"] in BACKENDS]
     free = [row for row in here if not int(row["srv_admin_state"]) & _DRAIN]
-    before = note(path) or {}
-    servers = {*before.get("servers", []), *(_name(row) for row in free)}
-    watched = before.get("watchdog") or _runs(WATCHDOG)
-    durable_files.replace(path, json.dumps({"servers": sorted(servers), "watchdog": watched}))
+    before = _noted(path) or DrainNote(())
+    servers = {*before.servers, *(_name(row) for row in free)}
+    watched = before.watchdog or _runs(WATCHDOG)
+    durable_files.replace(path, documents.to_bytes(DrainNote(tuple(sorted(servers)), watched)))
     _systemctl("stop", WATCHDOG)
     for row in free:
         haproxy.set_state(row["srv_name"], "drain", backend=row["be_name"])
@@ -57,19 +64,26 @@ def begin(path: Path = NOTE) -> str:
 
 def end(path: Path = NOTE) -> str:
     """Back in rotation what `begin` took out; also where HAProxy does not run, and only knows."""
-    ours = note(path)
+    ours = _noted(path)
     if ours is None:
         return "nothing was drained"
     if _is_over():
-        haproxy.strike(ours["servers"])
+        haproxy.strike(ours.servers)
     else:
         for row in haproxy.states():
-            if _name(row) in ours["servers"]:
+            if _name(row) in ours.servers:
                 haproxy.set_state(row["srv_name"], "ready", backend=row["be_name"])
-    if ours.get("watchdog"):
+    if ours.watchdog:
         _systemctl("start", "--no-block", WATCHDOG)
     path.unlink()
-    return f"{len(ours['servers'])} servers are back"
+    return f"{len(ours.servers)} servers are back"
+
+
+def _noted(path: Path) -> DrainNote | None:
+    try:
+        return documents.load(DrainNote, path)
+    except FileNotFoundError:
+        return None
 
 
 def _name(row: dict[str, str]) -> str:

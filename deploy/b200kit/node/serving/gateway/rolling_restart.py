@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import durable_files, lock_file
+from b200kit.node.lib import documents, durable_files, lock_file
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import (
     Gateway,
@@ -46,7 +46,7 @@ def interrupted_first(requested: Sequence[int], note: Path = NOTE) -> list[int]:
 def left_behind(note: Path = NOTE) -> int | None:
     """The replica an earlier rolling restart was at work on; None when it finished."""
     try:
-        return int(json.loads(note.read_text())["replica"])
+        return int(documents.read(note)["replica"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

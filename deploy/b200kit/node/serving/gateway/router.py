@@ -7,10 +7,11 @@ adding twice 400 ("already exists"), adding one that does not answer waits for m
 
 from __future__ import annotations
 
-import json
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
+
+from b200kit.node.lib import documents
 
 CONFIG = Path("/etc/b200kit/router.json")
 ANSWER_WITHIN_S = 5.0
@@ -26,11 +27,11 @@ def tell(name: str, usable: bool, config: Path = CONFIG) -> None:
     A router that is not there is no error: HAProxy does without, and it asks when it starts.
     """
     try:
-        document = json.loads(config.read_text())
+        document = documents.read(config)
         worker = document["workers"].get(name)
     except FileNotFoundError:
         return
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError) as error:
         raise RouterError(f"{config}: {error}") from error
     if worker:
         path = f"/{'add' if usable else 'remove'}_worker?{urlencode({'url': worker})}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from b200kit.node.events.spool import Spool
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import journal, lock_file, managed_files, program
+from b200kit.node.lib import documents, journal, lock_file, managed_files, program
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
@@ -24,8 +23,8 @@ from b200kit.node.state import watch
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Action
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
+from b200kit.node.state.watch import Look
+from b200kit.node.state.watchdog import DIRECTORY, MARK, ReplicaUnit
 
 WHO = "b200-watchdog"
 _EVIDENCE_S = 30.0
@@ -72,29 +71,25 @@ class Edges:
         "" for none, which is so before the first look, as the gate has judged; None: not known.
         """
         try:
-            faults = watch.faults_of(json.loads(self.looks.read_text(encoding="utf-8")))
+            look = documents.load(Look, self.looks)
         except FileNotFoundError:
             return ""
-        except (OSError, ValueError):
+        except documents.Malformed:
             return None
-        return watch.out(faults, self.takes_out).get(index, "")
+        return watch.out(look.faults, self.takes_out).get(index, "")
 
-    def faults(self) -> tuple[float, list[Fault]]:
-        """When the last look of this boot began, and what it left; nothing where not understood."""
-        try:
-            document = json.loads(self.looks.read_text(encoding="utf-8"))
-            return float(document["boot_s"]), watch.faults_of(document)
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0, []
+    def look(self) -> Look | None:
+        """The last look of this boot; None where none is there that is understood."""
+        return documents.remembered(Look, self.looks)
 
-    async def unit(self, unit: str) -> Seen:
+    async def unit(self, unit: str) -> ReplicaUnit:
         """Its state. Raises NotSeen."""
         reading = await self._reading(unit)
         active, invocation, result = (
             str(reading.get(key)) for key in ("active", "invocation_id", "result")
         )
         status = reading.get("exit_status")
-        return Seen(active, invocation, result, status if isinstance(status, int) else 0)
+        return ReplicaUnit(active, invocation, result, status if isinstance(status, int) else 0)
 
     async def _reading(self, unit: str) -> dict[str, object]:
         reading = (await asyncio.to_thread(system.units, [unit]))[unit]
@@ -162,7 +157,7 @@ class Edges:
 
     def mark(self, why: str, evidence: str) -> None:
         """Mark the node: what restarts do not repair needs a GPU reset and a person. May raise."""
-        marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
+        marked.mark(WHO, why, evidence, Action.RESET_GPU, self.mark_path)
 
     @contextlib.contextmanager
     def no_rolling_restart(self) -> Iterator[bool]:

@@ -8,21 +8,20 @@ replicas return as ever.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib import boot_clock, documents, durable_files
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state import mend
 from b200kit.node.state.event import Event
-from b200kit.node.state.mend import Due, Rules, Tries
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.mend import MendDue, MendRules, MendTries
+from b200kit.node.state.watch import Look
 
 FILE = "mends.json"
 WITHIN_S = 120.0
@@ -33,8 +32,8 @@ _EVERY_S = 1.0
 class Looks(Acts, Protocol):
     """What a mender needs of the node besides (b200kit/node/serving/watchdog/effects.py)."""
 
-    def faults(self) -> tuple[float, list[Fault]]:
-        """When the last look began, seconds since the boot, and what it left."""
+    def look(self) -> Look | None:
+        """What the last look left; None where that is not known."""
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Mender:
     replicas: Sequence[Watched]
     acts: Looks
     takes_out: Sequence[str]
-    rules: Rules
+    rules: MendRules
     directory: Path
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     # What it said last, so that it says it once.
@@ -59,19 +58,21 @@ class Mender:
 
     async def tick(self) -> None:
         """Restart what is due, if it may be."""
-        looked, faults = self.acts.faults()
-        for one in mend.due(faults, self.takes_out, self.rules):
-            if await self._may(one, looked):
+        look = self.acts.look()
+        if look is None:
+            return
+        for one in mend.due(look.faults, self.takes_out, self.rules):
+            if await self._may(one, look.boot_s):
                 with self.acts.no_rolling_restart() as free:
                     if free:
                         await self._restart(one)
                 return
 
-    async def _may(self, one: Due, looked: float) -> bool:
+    async def _may(self, one: MendDue, looked: float) -> bool:
         """Whether it is its turn; a breaker that is open is said once."""
         try:
             why = mend.refusal(self._tries(), self.rules, self.clock().seconds, looked)
-        except (OSError, ValueError) as error:
+        except (OSError, documents.Malformed) as error:
             why = f"what was restarted before is not known: {error}"
         if why:
             self._say("mend.refused", one, why)
@@ -88,12 +89,12 @@ class Mender:
             await asyncio.sleep(_EVERY_S)
         return True
 
-    async def _restart(self, one: Due) -> None:
+    async def _restart(self, one: MendDue) -> None:
         """Remember it first: a watchdog that is killed meanwhile has tried."""
         now = self.clock()
         tries = mend.tried(self._tries(), self.rules, now.seconds)
         try:
-            durable_files.replace(self.directory / FILE, json.dumps(tries.to_json()) + "\n")
+            durable_files.replace(self.directory / FILE, documents.to_bytes(tries))
         except OSError as error:
             why = f"not restarted, as that could not be written down: {error}"
             return self._say("mend.refused", one, why)
@@ -102,16 +103,16 @@ class Mender:
         kind = "mend.failed" if problem else "mend.done"
         self._say(kind, one, problem or "restarted; the next looks say whether it helped")
 
-    def _tries(self) -> Tries:
-        """What was restarted in this boot. Raises OSError or ValueError."""
+    def _tries(self) -> MendTries:
+        """What was restarted in this boot. Raises Malformed."""
         boot_id = self.clock().boot_id
         try:
-            document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
+            tries = documents.load(MendTries, self.directory / FILE)
         except FileNotFoundError:
-            return Tries(boot_id)
-        return Tries.of(document, boot_id)
+            return MendTries(boot_id)
+        return tries if tries.boot_id == boot_id else MendTries(boot_id)
 
-    def _say(self, kind: str, one: Due, what: str) -> None:
+    def _say(self, kind: str, one: MendDue, what: str) -> None:
         """Once: for the journal, and the site."""
         line = f"{one.unit}: {what}"
         if line != self.said:

@@ -27,7 +27,7 @@ from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.state.pace import Pace, Reading
 from b200kit.node.state.serving import WatchdogPlan
-from b200kit.node.state.watchdog import Outcome
+from b200kit.node.state.watchdog import ProbeOutcome
 
 # Answers that say "later", not "wrong".
 _LATER = (408, 429)
@@ -39,7 +39,7 @@ READ_EVERY = 20
 class Found:
     """What a probe found; detail is one line, seconds how long the answer took."""
 
-    outcome: Outcome
+    outcome: ProbeOutcome
     detail: str
     seconds: float = 0.0
 
@@ -89,20 +89,20 @@ class Prober:
         still_s = self._still_for(before)
         if still_s >= self.plan.rules.stall_s:
             return Found(
-                Outcome.STALLED, f"requests wait and no token was made for {still_s:.0f} s"
+                ProbeOutcome.STALLED, f"requests wait and no token was made for {still_s:.0f} s"
             )
         began = self.clock()
         answer = await self._answer()
         took, error = self.clock() - began, answer.record().error
         if error is None and (why := self.pace.behind(self.name, self.clock())):
-            return Found(Outcome.SLOW, why, took)
+            return Found(ProbeOutcome.SLOW, why, took)
         if error is None:
             return replace(await self._read(before), seconds=took)
         if refuses(answer):
-            return Found(Outcome.REFUSED, error, took)
+            return Found(ProbeOutcome.REFUSED, error, took)
         if self._grew(before, await engine_metrics.scrape(self.endpoint)):
-            return Found(Outcome.BUSY, f"{error}; tokens are made for others", took)
-        return Found(Outcome.NO_ANSWER, error, took)
+            return Found(ProbeOutcome.BUSY, f"{error}; tokens are made for others", took)
+        return Found(ProbeOutcome.NO_ANSWER, error, took)
 
     def _keep_pace(self, sample: Sample | str) -> None:
         names = f"{self.plan.gaps}_sum", f"{self.plan.gaps}_count"
@@ -123,28 +123,30 @@ class Prober:
         self._until_read -= 1
         known = None if self._until_read > 0 else self.reference()
         if known is None:
-            return Found(Outcome.ANSWERED, "")
+            return Found(ProbeOutcome.ANSWERED, "")
         if not self._is_idle(before):
             # Requests that are computed along may change what it says.
-            outcome = Outcome.IN_DOUBT if self._doubts else Outcome.ANSWERED
+            outcome = ProbeOutcome.IN_DOUBT if self._doubts else ProbeOutcome.ANSWERED
             return Found(outcome, "it is not idle" if self._doubts else "")
         fault = await self._fault(known)
         if fault is None:
             self._until_read = READ_EVERY
-            return Found(Outcome.ANSWERED, "")
+            return Found(ProbeOutcome.ANSWERED, "")
         self.alike.found[self.name] = not fault
         if fault:
             return self._doubted(fault)
         self._doubts, self._until_read = 0, READ_EVERY
         self._number = (self._number + 1) % len(PROMPTS)
-        return Found(Outcome.ANSWERED, "")
+        return Found(ProbeOutcome.ANSWERED, "")
 
     def _doubted(self, fault: str) -> Found:
         self._doubts += 1
         if not self.alike.is_confirmed(self.name):
-            return Found(Outcome.IN_DOUBT, f"{fault}; no other replica is known to answer like it")
+            return Found(
+                ProbeOutcome.IN_DOUBT, f"{fault}; no other replica is known to answer like it"
+            )
         wrong = self._doubts >= self.plan.rules.strikes
-        return Found(Outcome.WRONG if wrong else Outcome.IN_DOUBT, fault)
+        return Found(ProbeOutcome.WRONG if wrong else ProbeOutcome.IN_DOUBT, fault)
 
     async def _fault(self, reference: Reference) -> str | None:
         """What is wrong with the answer to this turn's prompt; None where it cannot be compared."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica
-from b200kit.node.state.watchdog import Seen
+from b200kit.node.state.watchdog import ReplicaUnit
 
 
 class Probes(Protocol):
@@ -24,7 +24,7 @@ class Probes(Protocol):
 class Acts(Protocol):
     """What can be done to a node (b200kit/node/serving/watchdog/effects.py)."""
 
-    async def unit(self, unit: str) -> Seen:
+    async def unit(self, unit: str) -> ReplicaUnit:
         """State of a unit."""
 
     async def take_out_of_rotation(self, server: str) -> str | None:

@@ -9,20 +9,26 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts, Probes
 from b200kit.node.state import watchdog
 from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Action
-from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
+from b200kit.node.state.watchdog import (
+    LastStep,
+    ProbeOutcome,
+    ReplicaState,
+    ReplicaStep,
+    ReplicaUnit,
+    WatchdogRules,
+)
 
 _EVERY_S = 1.0
 
@@ -32,14 +38,14 @@ class Watched:
     """A replica, what is remembered of it, and how it is probed."""
 
     replica: Replica
-    rules: Rules
+    rules: WatchdogRules
     prober: Probes
     acts: Acts
     directory: Path
     restart_within_s: float
     restart_drain_s: float = 600.0
     clock: Callable[[], Moment] = field(default=boot_clock.now)
-    standing: Standing = field(default_factory=Standing)
+    standing: ReplicaState = field(default_factory=ReplicaState)
     busy: bool = False
     # Why it was left alone at the last look.
     left: str = ""
@@ -59,13 +65,9 @@ class Watched:
 
         Ejections are counted within a boot, by a clock that nobody sets.
         """
-        try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
-            self.standing = Standing.of(document)
-            if self.standing.ejections and document.get("boot_id") != self.clock().boot_id:
-                self.standing = replace(self.standing, ejections=())
-        except (OSError, ValueError):
-            self.standing = Standing()
+        self.standing = documents.remembered(ReplicaState, self.path) or ReplicaState()
+        if self.standing.boot_id != self.clock().boot_id:
+            self.standing = replace(self.standing, ejections=())
 
     async def tick(self) -> bool:
         """One look and what follows from it; True when the next look should not wait."""
@@ -75,10 +77,10 @@ class Watched:
             return False
         observed = await self.acts.unit(self.replica.unit)
         standing, step = watchdog.before(self.standing, observed, self.rules, self.clock().seconds)
-        if step is Step.PROBE:
+        if step is ReplicaStep.PROBE:
             self.left = ""
             return await self._probe(observed)
-        if step is Step.LEAVE:
+        if step is ReplicaStep.LEAVE:
             self._leave(standing, observed)
             return False
         self.left = ""
@@ -104,16 +106,16 @@ class Watched:
             self.keep(standing, "held", why)
         return True
 
-    def _leave(self, standing: Standing, observed: Seen) -> None:
+    def _leave(self, standing: ReplicaState, observed: ReplicaUnit) -> None:
         """Leave it as it is, and say why once."""
         if observed.reason != self.left and not standing.given_up:
             self.say(f"left alone: {observed.reason}")
         self.left = observed.reason
         self.keep(standing, "left alone", observed.reason)
 
-    async def _probe(self, observed: Seen) -> bool:
+    async def _probe(self, observed: ReplicaUnit) -> bool:
         found = await self.prober.probe()
-        if found.outcome is not Outcome.ANSWERED:
+        if found.outcome is not ProbeOutcome.ANSWERED:
             self.say(f"probe: {found.outcome.value}: {found.detail}")
             if await self.acts.unit(self.replica.unit) != observed:
                 # Stopped or restarted meanwhile, which is no fault of its.
@@ -121,19 +123,19 @@ class Watched:
         standing, step = watchdog.after(
             self.standing, observed, found.outcome, found.detail, self.rules, self.clock().seconds
         )
-        if step is Step.LEAVE:
+        if step is ReplicaStep.LEAVE:
             self.keep(standing, found.outcome.value, found.detail, found.seconds)
             return False
-        slow = found.outcome is Outcome.SLOW
+        slow = found.outcome is ProbeOutcome.SLOW
         return await self._do(step, standing, observed, drain=slow)
 
     async def _do(
-        self, step: Step, standing: Standing, observed: Seen, drain: bool = False
+        self, step: ReplicaStep, standing: ReplicaState, observed: ReplicaUnit, drain: bool = False
     ) -> bool:
         """Act, unless a rolling restart is running: then nothing is forgotten, and it can wait."""
         with self.acts.no_rolling_restart() as free:
             if not free:
-                due = 0 if step is Step.ADMIT else self.rules.strikes - 1
+                due = 0 if step is ReplicaStep.ADMIT else self.rules.strikes - 1
                 waiting = replace(self.standing, strikes=due)
                 self.keep(waiting, "left alone", "a rolling restart is running")
                 return False
@@ -143,12 +145,14 @@ class Watched:
             finally:
                 self.busy = False
 
-    async def _act(self, step: Step, standing: Standing, observed: Seen, drain: bool) -> bool:
-        if step is Step.ADMIT:
+    async def _act(
+        self, step: ReplicaStep, standing: ReplicaState, observed: ReplicaUnit, drain: bool
+    ) -> bool:
+        if step is ReplicaStep.ADMIT:
             await self._admit(standing)
             return False
         await self._eject(standing)
-        if step is Step.GIVE_UP:
+        if step is ReplicaStep.GIVE_UP:
             await self._stays_given_up()
             return False
         if drain:
@@ -162,7 +166,7 @@ class Watched:
         while not await self.prober.is_idle() and self.clock().seconds < end:
             await asyncio.sleep(_EVERY_S)
 
-    async def _eject(self, standing: Standing) -> None:
+    async def _eject(self, standing: ReplicaState) -> None:
         problem = await self.acts.take_out_of_rotation(self.server)
         self._is_out(standing.why, problem, None if standing.given_up else Action.RESTART_SERVICE)
         standing = replace(standing, out_of_rotation=not problem)
@@ -176,7 +180,7 @@ class Watched:
                 self.say(f"evidence is in {evidence}")
                 self.keep(replace(standing, evidence=evidence), "ejected", standing.why)
 
-    async def _restart(self, observed: Seen) -> None:
+    async def _restart(self, observed: ReplicaUnit) -> None:
         if observed.active == "active" and self.standing.evidence:
             try:
                 await self.acts.abort(self.replica, self.standing.evidence)
@@ -186,7 +190,7 @@ class Watched:
         problem = await self.acts.restart(self.replica.unit, self.restart_within_s)
         self.say(problem or f"{self.replica.unit} is warm")
 
-    async def _admit(self, standing: Standing) -> None:
+    async def _admit(self, standing: ReplicaState) -> None:
         problem = await self.acts.put_back(self.server)
         # A gateway that never took it out, as none was running, has nothing to put back.
         if problem and standing.out_of_rotation:
@@ -195,7 +199,7 @@ class Watched:
             return
         self.say("it answers: back in the gateway")
         self._tell("replica.back", f"back in the gateway, after: {standing.why}")
-        self.keep(watchdog.admitted(standing), Outcome.ANSWERED.value, "")
+        self.keep(watchdog.admitted(standing), ProbeOutcome.ANSWERED.value, "")
 
     async def _stays_given_up(self) -> bool:
         """Keep it out and the node marked; False once a person has removed the mark."""
@@ -211,7 +215,7 @@ class Watched:
         self.keep(replace(standing, out_of_rotation=not problem), "given up", standing.why)
         return True
 
-    def _marked(self, standing: Standing) -> Standing:
+    def _marked(self, standing: ReplicaState) -> ReplicaState:
         count = len(standing.ejections)
         why = f"replica {self.replica.index} was ejected {count} times within "
         why += f"{self.rules.window_s:g} s, the last time as: {standing.why}"
@@ -233,20 +237,17 @@ class Watched:
         replicas = (self.replica.index,)
         self.acts.tell(Event(kind, summary, "watchdog.replicas", unit, replicas, asked))
 
-    def keep(self, standing: Standing, what: str, detail: str, seconds: float = 0.0) -> None:
+    def keep(self, standing: ReplicaState, what: str, detail: str, seconds: float = 0.0) -> None:
         """Remember, and on disk where that is possible: a full disk must stop no ejection."""
-        self.standing = standing
-        at = timestamp.now()
-        last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
-        document = {
-            **standing.to_json(),
-            "boot_id": self.clock().boot_id,
-            "replica": self.replica.index,
-            "unit": self.replica.unit,
-            "last": last,
-        }
+        self.standing = replace(
+            standing,
+            boot_id=self.clock().boot_id,
+            replica=self.replica.index,
+            unit=self.replica.unit,
+            last=LastStep(timestamp.now(), what, detail, round(seconds * 1000, 1)),
+        )
         try:
-            durable_files.replace(self.path, json.dumps(document) + "\n")
+            durable_files.replace(self.path, documents.to_bytes(self.standing))
         except OSError as error:
             self.say(f"its standing could not be written down: {error}")
 

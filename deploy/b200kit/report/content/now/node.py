@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from b200kit.node.lib import timestamp
-from b200kit.node.state import advice, quarantine, watch, watchdog
-from b200kit.node.state.watch import Fault
-from b200kit.node.state.watchdog import Standing
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.state import advice, quarantine, watchdog
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.document import (
     Unmeasured,
     clean,
@@ -289,12 +289,13 @@ def _points(standing: object, known: Known, clock: Clock, entries: list[Entry]) 
     if read(standing, "headless") is True:
         yield Point("member", "it works for a replica of another node, which shows it")
         return
-    seen: list[Fault] = []
+    look: Look | None = None
     problem = ""
     try:
-        seen = [fault for fault in watch.faults_of(read(standing, "watch")) if fault.confirmed]
-    except ValueError as error:
+        look = documents.structure(Look, read(standing, "watch"))
+    except documents.Malformed as error:
         problem = clean(str(error))
+    seen = look.confirmed if look else []
     mark = read(standing, "quarantine")
     if mark is not None:
         yield _quarantined(mark, standing, clock)
@@ -306,7 +307,7 @@ def _points(standing: object, known: Known, clock: Clock, entries: list[Entry]) 
             yield Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
     else:
         yield from _replicas_out(standing, entries, seen, clock)
-        yield from _look(standing, known, clock, problem)
+        yield from _look(read(standing, "watch"), look, known, clock, problem)
     yield from _other_faults(standing, seen, clock)
 
 
@@ -316,7 +317,7 @@ def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
         return Point("unknown", f"whether it is quarantined could not be read: {why}")
     when, age = clock.since(mark.get("since"))
     what = f"quarantined by {show(mark.get('who'))}: {show(mark.get('why'))}"
-    if quarantine.on_trial(mark, read(standing, "boot_id"), clock.boot_s):
+    if quarantine.mark_of(mark).open_trial(read(standing, "boot_id"), clock.boot_s):
         return Point("planned", f"on trial; {what}", "", when, age)
     return Point("out", what, "", when, age)
 
@@ -356,7 +357,8 @@ def _replicas_out(
 
 def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: Clock) -> Point:
     document = read(standing, "watchdog", show(entry.get("index")))
-    kept, status = Standing.of(document), show(entry.get("status"))
+    kept = documents.understood(ReplicaState, document) or ReplicaState()
+    status = show(entry.get("status"))
     if kept.held:
         fault = next((f for f in faults if f.finding.summary == kept.held), None)
         when = clock.since(fault.since if fault else read(document, "last", "at"))
@@ -373,7 +375,7 @@ def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: 
     return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
 
 
-def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float]:
+def _ejected(kept: ReplicaState, document: object, clock: Clock) -> tuple[str, float]:
     """Since when, by the clock of this boot, which is what its ejections are counted by."""
     if clock.boot_s is None or clock.at is None or not kept.ejections:
         return clock.since(read(document, "last", "at"))
@@ -384,19 +386,20 @@ def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float
         return "", 0.0
 
 
-def _look(standing: object, known: Known, clock: Clock, problem: str) -> Iterator[Point]:
+def _look(
+    document: object, look: Look | None, known: Known, clock: Clock, problem: str
+) -> Iterator[Point]:
     """Whether the last look says anything about now; *problem*: why it is not understood."""
-    document, why, when, age = read(standing, "watch"), "", "", 0.0
-    began = number(read(document, "boot_s"))
+    why, when, age = "", "", 0.0
     if document is None:
         why = "nobody has looked at it in this boot"
     elif isinstance(document, Unmeasured):
         why = f"its last look could not be read: {document.reason}"
-    elif problem:
+    elif look is None:
         why = f"its last look: {problem}"
-    elif began is None or clock.boot_s is None or began > clock.boot_s:
+    elif clock.boot_s is None or look.boot_s > clock.boot_s:
         why = "its last look does not say when it was"
-    elif (age := clock.boot_s - began) > known.look_age_max_s:
+    elif (age := clock.boot_s - look.boot_s) > known.look_age_max_s:
         why, when = "its last look is too old to say anything", f"({duration(age)} old)"
     if why:
         yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
@@ -404,13 +407,14 @@ def _look(standing: object, known: Known, clock: Clock, problem: str) -> Iterato
 
 def _other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
     """Confirmed faults that took nobody out."""
-    kept = mapping(read(standing, "watchdog")).values()
-    held = {Standing.of(document).held for document in kept}
+    every = mapping(read(standing, "watchdog")).values()
+    kept = [one for d in every if (one := documents.understood(ReplicaState, d))]
+    held = {one.held for one in kept}
     for fault in faults:
         if fault.finding.summary not in held:
             when, age = clock.since(fault.since)
             yield Point("fault", clean(fault.finding.summary), advice.of(fault.finding), when, age)
     mark = read(standing, "mark")
-    if mark is not None and not any(Standing.of(document).given_up for document in kept):
-        what = mark.reason if isinstance(mark, Unmeasured) else watchdog.describe(mark)
+    if mark is not None and not any(one.given_up for one in kept):
+        what = mark.reason if isinstance(mark, Unmeasured) else str(watchdog.mark_of(mark))
         yield Point("fault" if isinstance(mark, dict) else "unknown", clean(what))

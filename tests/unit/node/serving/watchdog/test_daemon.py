@@ -15,6 +15,7 @@ import pytest
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving.watchdog import daemon, sd_notify
 from b200kit.node.serving.watchdog import hang_evidence as evidence
 from b200kit.node.serving.watchdog import mark as marked
@@ -23,27 +24,30 @@ from b200kit.node.serving.watchdog.probe import Found, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica, WatchdogPlan
-from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing
+from b200kit.node.state.verdict import Action
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState, ReplicaUnit, WatchdogRules
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
-RULES = Rules(interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600)
+RULES = WatchdogRules(
+    interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600
+)
 PATIENT = replace(RULES, deadline_s=300)
-DEADLOCK = Found(Outcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
-ALIVE = Found(Outcome.ANSWERED, "", 0.01)
-FIRST = Seen("active", "first")
+DEADLOCK = Found(ProbeOutcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
+ALIVE = Found(ProbeOutcome.ANSWERED, "", 0.01)
+FIRST = ReplicaUnit("active", "first")
 
 
-def probe_of(url: str, key: str | None = None, rules: Rules = PATIENT) -> Found:
+def probe_of(url: str, key: str | None = None, rules: WatchdogRules = PATIENT) -> Found:
     """One probe of a server."""
     return asyncio.run(Prober(Endpoint(url, key), MODEL, WatchdogPlan(rules)).probe())
 
 
 def test_one_token_is_an_answer() -> None:
     with running() as url:
-        assert probe_of(url).outcome is Outcome.ANSWERED
+        assert probe_of(url).outcome is ProbeOutcome.ANSWERED
 
 
 def test_a_deadlocked_engine_is_found_though_its_health_is_200(
@@ -52,7 +56,7 @@ def test_a_deadlocked_engine_is_found_though_its_health_is_200(
     monkeypatch.setattr(Engine, "__init__", hung(Engine.__init__))
     with running() as url:
         assert asyncio.run(Endpoint(url).get("/health")).status == 200
-        assert probe_of(url, rules=RULES).outcome is Outcome.NO_ANSWER
+        assert probe_of(url, rules=RULES).outcome is ProbeOutcome.NO_ANSWER
 
 
 def hung(init: Callable[..., None]) -> Callable[..., None]:
@@ -68,13 +72,13 @@ def hung(init: Callable[..., None]) -> Callable[..., None]:
 def test_a_server_that_is_gone_is_silent() -> None:
     with running() as url:
         pass
-    assert probe_of(url).outcome is Outcome.NO_ANSWER
+    assert probe_of(url).outcome is ProbeOutcome.NO_ANSWER
 
 
 def test_a_wrong_key_says_nothing_about_the_engine() -> None:
     with running(key="right") as url:
         found = probe_of(url, "wrong")
-    assert (found.outcome, found.detail) == (Outcome.REFUSED, "HTTP 401: Unauthorized")
+    assert (found.outcome, found.detail) == (ProbeOutcome.REFUSED, "HTTP 401: Unauthorized")
 
 
 def test_an_engine_that_makes_tokens_for_others_is_busy_and_not_hung() -> None:
@@ -90,7 +94,7 @@ def test_an_engine_that_makes_tokens_for_others_is_busy_and_not_hung() -> None:
 
     with running(slow, max_num_seqs=1) as url:
         found = asyncio.run(beside_a_long_stream(url))
-    assert found.outcome is Outcome.BUSY
+    assert found.outcome is ProbeOutcome.BUSY
     assert "tokens are made for others" in found.detail
 
 
@@ -142,7 +146,7 @@ def test_only_waiting_requests_without_a_token_count_as_standing_still(
 class Node:
     """A node in memory: what was done to it, in order, and what it answers."""
 
-    seen: Seen = FIRST
+    seen: ReplicaUnit = FIRST
     found: Found = ALIVE
     acts: list[str] = field(default_factory=list)
     gateway: str | None = None
@@ -166,7 +170,7 @@ class Node:
     async def is_idle(self) -> bool:
         return self.idle
 
-    async def unit(self, unit: str) -> Seen:
+    async def unit(self, unit: str) -> ReplicaUnit:
         return self.seen
 
     async def take_out_of_rotation(self, server: str) -> str | None:
@@ -189,7 +193,7 @@ class Node:
     async def restart(self, unit: str, within_s: float) -> str | None:
         self.acts.append(f"restart {unit}")
         self.restarts += 1
-        self.seen = Seen("failed" if self.warm else "active", f"restarted {self.restarts}")
+        self.seen = ReplicaUnit("failed" if self.warm else "active", f"restarted {self.restarts}")
         return self.warm
 
     def held(self, index: int) -> str | None:
@@ -242,9 +246,9 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     assert node.sent == [("replica.out", "restart-service"), ("replica.back", None)]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.SLOW, Outcome.NO_ANSWER])
+@pytest.mark.parametrize("outcome", [ProbeOutcome.SLOW, ProbeOutcome.NO_ANSWER])
 def test_only_one_that_is_slow_is_drained_before_its_restart(
-    tmp_path: Path, outcome: Outcome
+    tmp_path: Path, outcome: ProbeOutcome
 ) -> None:
     node = Node(found=Found(outcome, "why"))
     asked = 0
@@ -258,7 +262,7 @@ def test_only_one_that_is_slow_is_drained_before_its_restart(
     node.is_idle = is_idle  # type: ignore[method-assign]
     answers_after_a_restart(node)
     ticks(watched(node, tmp_path), 2)
-    waited = ["idle?"] * (2 if outcome is Outcome.SLOW else 0)
+    waited = ["idle?"] * (2 if outcome is ProbeOutcome.SLOW else 0)
     assert node.acts == [*REPAIRED[:2], *waited, *REPAIRED[2:], "back vllm0"]
 
 
@@ -379,7 +383,7 @@ def test_a_restart_that_does_not_get_warm_is_tried_again_and_then_given_up(tmp_p
 
 
 def test_a_replica_that_systemd_gave_up_is_started_again_and_comes_back(tmp_path: Path) -> None:
-    node = Node(seen=Seen("failed", "first", "start-limit-hit", 1))
+    node = Node(seen=ReplicaUnit("failed", "first", "start-limit-hit", 1))
     one = watched(node, tmp_path)
     ticks(one, 1)
     assert node.acts == [*(act for act in REPAIRED if act != "abort"), "back vllm0"]
@@ -389,7 +393,7 @@ def test_a_replica_that_systemd_gave_up_is_started_again_and_comes_back(tmp_path
 def test_a_replica_that_somebody_stopped_stays_stopped_and_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node = Node(seen=Seen("inactive", "", "success"))
+    node = Node(seen=ReplicaUnit("inactive", "", "success"))
     one = watched(node, tmp_path)
     ticks(one, 3)
     assert node.acts == []
@@ -401,7 +405,7 @@ def test_a_replica_that_was_stopped_during_its_probe_is_not_blamed(tmp_path: Pat
     node = Node()
 
     async def stopped_meanwhile() -> Found:
-        node.seen = Seen("inactive", "")
+        node.seen = ReplicaUnit("inactive", "")
         return DEADLOCK
 
     node.probe = stopped_meanwhile  # type: ignore[method-assign]
@@ -452,7 +456,7 @@ def test_what_is_kept_of_a_replica_says_how_it_is(tmp_path: Path) -> None:
 def test_one_replica_that_cannot_be_looked_at_stops_no_other(tmp_path: Path) -> None:
     broken, well = Node(), Node()
 
-    async def unseen(unit: str) -> Seen:
+    async def unseen(unit: str) -> ReplicaUnit:
         raise NotSeen("vllm@0.service: systemctl took more than 10 s")
 
     broken.unit = unseen  # type: ignore[method-assign]
@@ -518,8 +522,8 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
     path = tmp_path / "watchdog-mark.json"
-    marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
-    marked.mark("somebody", "else", "/f", "none", path)
+    marked.mark("b200-watchdog", "it hung", "/e", Action.RESET_GPU, path)
+    marked.mark("somebody", "else", "/f", Action.NONE, path)
     document = json.loads(path.read_text())
     assert (document["who"], document["why"], document["evidence"]) == (
         "b200-watchdog",
@@ -578,7 +582,9 @@ def test_only_the_newest_folders_of_evidence_are_kept(tmp_path: Path) -> None:
 
 def test_what_is_known_of_replicas_that_are_gone_is_forgotten(tmp_path: Path) -> None:
     for number in range(3):
-        (tmp_path / f"vllm{number}.json").write_text(json.dumps(Standing(out=True).to_json()))
+        (tmp_path / f"vllm{number}.json").write_text(
+            json.dumps(unstructure(ReplicaState(out=True)))
+        )
     daemon.forget_others(tmp_path, {tmp_path / "vllm0.json"})
     assert [path.name for path in tmp_path.iterdir()] == ["vllm0.json"]
 
@@ -600,7 +606,7 @@ def test_held_out_is_back_once_the_fault_is_over_and_it_answers(tmp_path: Path) 
     again = watched(node, tmp_path)
     ticks(again, 1)
     assert node.acts == ["out_of_rotation vllm0", "back vllm0"]
-    assert again.standing == Standing()
+    assert again.standing == ReplicaState()
 
 
 def test_a_look_that_cannot_be_read_puts_nothing_back(tmp_path: Path) -> None:
@@ -616,7 +622,7 @@ def test_a_look_that_cannot_be_read_puts_nothing_back(tmp_path: Path) -> None:
 def test_one_that_hung_before_it_was_held_is_repaired_after_it(tmp_path: Path) -> None:
     node = Node(found=DEADLOCK, rolling=True)
     one = watched(node, tmp_path)
-    one.keep(replace(Standing(), out=True, hung=FIRST.invocation, why="it hung"), "ejected", "")
+    one.keep(replace(ReplicaState(), out=True, hung=FIRST.invocation, why="it hung"), "ejected", "")
     node.rolling, node.fault = False, "GPU 2 has 17 of 18 NVLinks up"
     ticks(one, 1)
     node.fault = ""

@@ -17,7 +17,7 @@ from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.watchdog import daemon, effects, hang_evidence, sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.state.serving import Replica
-from b200kit.node.state.watchdog import Seen
+from b200kit.node.state.watchdog import ReplicaUnit
 from tests.messages import assert_message
 from tests.unit import serving_document
 from tests.unit.node.client.server_thread import running
@@ -57,12 +57,12 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemctl:
 
 def test_a_unit_is_seen_with_its_invocation(systemctl: Systemctl) -> None:
     systemctl()
-    assert asyncio.run(Edges().unit("vllm@0.service")) == Seen("active", "abc")
+    assert asyncio.run(Edges().unit("vllm@0.service")) == ReplicaUnit("active", "abc")
 
 
 def test_a_unit_is_seen_with_what_ended_it(systemctl: Systemctl) -> None:
     systemctl(shown="ActiveState=failed InvocationID=abc Result=start-limit-hit ExecMainStatus=1")
-    expected = Seen("failed", "abc", "start-limit-hit", 1)
+    expected = ReplicaUnit("failed", "abc", "start-limit-hit", 1)
     assert asyncio.run(Edges().unit("vllm@0.service")) == expected
 
 

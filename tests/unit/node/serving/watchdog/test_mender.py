@@ -14,8 +14,8 @@ from b200kit.node.serving.watchdog import mender as mending
 from b200kit.node.serving.watchdog.mender import Mender
 from b200kit.node.state import event, watchdog
 from b200kit.node.state.event import Event
-from b200kit.node.state.mend import Rules
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.mend import MendRules
+from b200kit.node.state.watch import Fault, Look
 from tests.subtests import in_subtests
 from tests.unit.node.serving.watchdog.test_daemon import Node, watched
 from tests.unit.node.state.test_mend import MANAGER, ON, fault
@@ -28,8 +28,8 @@ class Looked(Node):
     left: list[Fault] = field(default_factory=lambda: [fault(replicas=(0,))])
     looked: float = 100.0
 
-    def faults(self) -> tuple[float, list[Fault]]:
-        return self.looked, self.left
+    def look(self) -> Look:
+        return Look("then", self.looked, True, tuple(self.left))
 
     def tell(self, one: Event) -> None:
         assert (one.subject, one.replicas) == (MANAGER, (0,))
@@ -42,7 +42,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mending, "_EVERY_S", 0.0)
 
 
-def mender(node: Looked, folder: Path, rules: Rules = ON) -> Mender:
+def mender(node: Looked, folder: Path, rules: MendRules = ON) -> Mender:
     """One whose only replica is out of the gateway."""
     one = watched(node, folder)
     one.standing = replace(watchdog.hold(one.standing, "died"), out_of_rotation=True)
@@ -62,7 +62,7 @@ def test_the_service_is_restarted_once_and_then_given_time(tmp_path: Path) -> No
 @in_subtests("why", ["busy", "in the gateway", "not held", "rolling", "not allowed", "count lost"])
 def test_it_is_left_alone(why: str, tmp_path: Path) -> None:
     node = Looked(idle=why != "busy", rolling=why == "rolling")
-    one = mender(node, tmp_path, Rules() if why == "not allowed" else ON)
+    one = mender(node, tmp_path, MendRules() if why == "not allowed" else ON)
     watched_one = one.replicas[0]
     if why == "in the gateway":
         watched_one.standing = replace(watched_one.standing, out_of_rotation=False)

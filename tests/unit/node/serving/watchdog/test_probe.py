@@ -13,18 +13,18 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.state.pace import Pace
 from b200kit.node.state.serving import WatchdogPlan
-from b200kit.node.state.watchdog import Outcome, Rules
+from b200kit.node.state.watchdog import ProbeOutcome, WatchdogRules
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
-RULES = Rules(stall_s=60, deadline_s=300)
+RULES = WatchdogRules(stall_s=60, deadline_s=300)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "outcome"), [(59.9, Outcome.NO_ANSWER), (60.0, Outcome.STALLED)]
+    ("seconds", "outcome"), [(59.9, ProbeOutcome.NO_ANSWER), (60.0, ProbeOutcome.STALLED)]
 )
 def test_requests_that_wait_without_a_token_for_the_whole_time_are_a_stall(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, outcome: Outcome
+    monkeypatch: pytest.MonkeyPatch, seconds: float, outcome: ProbeOutcome
 ) -> None:
     async def scrape(endpoint: Endpoint) -> dict[str, float]:
         del endpoint
@@ -65,7 +65,7 @@ def test_replica_whose_tokens_take_longer_than_the_others_is_slow(
                     name=asked[0],
                 )
                 found[asked[0]] = asyncio.run(prober.probe()).outcome
-    assert found == {"a": Outcome.ANSWERED, "c": Outcome.ANSWERED, "b": Outcome.SLOW}
+    assert found == {"a": ProbeOutcome.ANSWERED, "c": ProbeOutcome.ANSWERED, "b": ProbeOutcome.SLOW}
 
 
 IDLE = {"vllm:generation_tokens_total": 5.0, "vllm:num_requests_running": 0.0}
@@ -78,7 +78,7 @@ def reading(
     faults: list[str],
     samples: list[dict[str, float]],
     alike: Alike | None = None,
-) -> list[Outcome]:
+) -> list[ProbeOutcome]:
     """What probes of a replica find that has been so, one after the other."""
     with running() as url:
         said = asyncio.run(golden.ask(Endpoint(url), MODEL, 8, "kept")).answers
@@ -90,7 +90,7 @@ def reading(
 
     monkeypatch.setattr(engine_metrics, "scrape", scrape)
     series = ("vllm:num_requests_running",)
-    plan = WatchdogPlan(Rules(strikes=2, deadline_s=300))
+    plan = WatchdogPlan(WatchdogRules(strikes=2, deadline_s=300))
     votes = alike or Alike()
     prober = Prober(
         Endpoint(""),
@@ -110,7 +110,7 @@ def reading(
     return found
 
 
-ANSWERED, IN_DOUBT, WRONG = Outcome.ANSWERED, Outcome.IN_DOUBT, Outcome.WRONG
+ANSWERED, IN_DOUBT, WRONG = ProbeOutcome.ANSWERED, ProbeOutcome.IN_DOUBT, ProbeOutcome.WRONG
 
 
 @in_subtests(
@@ -132,7 +132,7 @@ def test_idle_replica_that_answers_otherwise_than_the_reference_is_found(
     monkeypatch: pytest.MonkeyPatch,
     faults: list[str],
     samples: list[dict[str, float]],
-    outcomes: list[Outcome],
+    outcomes: list[ProbeOutcome],
 ) -> None:
     assert reading(monkeypatch, faults, samples) == outcomes
 
@@ -147,7 +147,7 @@ def test_idle_replica_that_answers_otherwise_than_the_reference_is_found(
     ids=str,
 )
 def test_reference_that_no_other_replica_answers_like_takes_none_out(
-    monkeypatch: pytest.MonkeyPatch, others: dict[str, bool], outcomes: list[Outcome]
+    monkeypatch: pytest.MonkeyPatch, others: dict[str, bool], outcomes: list[ProbeOutcome]
 ) -> None:
     alike = Alike(3, dict(others))
     assert reading(monkeypatch, ["garbled"] * 2, [IDLE] * 2, alike) == outcomes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.lib import foreign_json
+from b200kit.node.lib import documents, managed_files
 from b200kit.node.lib.readings import is_unmeasured
 
 
@@ -15,8 +15,8 @@ def test_documents_are_found_by_number(tmp_path: Path) -> None:
     for name in ("0", "11", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "11" / "probe.json").write_text('{"a": 1}')
-    assert foreign_json.of_each(tmp_path, "probe.json") == {"0": None, "11": {"a": 1}}
-    assert foreign_json.of_each(tmp_path / "none", "probe.json") == {}
+    assert managed_files.of_each(tmp_path, "probe.json") == {"0": None, "11": {"a": 1}}
+    assert managed_files.of_each(tmp_path / "none", "probe.json") == {}
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "large", "deep", "no JSON", "binary"])
@@ -24,8 +24,8 @@ def test_what_is_no_small_document_is_unmeasured(tmp_path: Path, kind: str) -> N
     path = tmp_path / "0" / "probe.json"
     path.parent.mkdir()
     texts = {
-        "large": " " * foreign_json.MOST_BYTES + "1",
-        "deep": "[" * (foreign_json.MOST_BYTES - 1),
+        "large": " " * documents.MOST_BYTES + "1",
+        "deep": "[" * (documents.MOST_BYTES - 1),
         "no JSON": "{",
     }
     if kind in texts:
@@ -38,4 +38,4 @@ def test_what_is_no_small_document_is_unmeasured(tmp_path: Path, kind: str) -> N
         os.mkfifo(path)
     else:
         path.mkdir()
-    assert is_unmeasured(foreign_json.of_each(tmp_path, "probe.json")["0"])
+    assert is_unmeasured(managed_files.of_each(tmp_path, "probe.json")["0"])

@@ -1,0 +1,126 @@
+"""Every document that crosses a boundary: read back as it was written, and refused otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.events.config import EventPlan
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import ProofRules, RenewalRules, ServingNow, issued
+from b200kit.node.proof.evidence import KINDS, PASS, Evidence
+from b200kit.node.proof.share_answer import GivenShare
+from b200kit.node.serving.gateway.drain import DrainNote
+from b200kit.node.state.event import Event
+from b200kit.node.state.growth import Counters, Growth
+from b200kit.node.state.mend import MendTries
+from b200kit.node.state.quarantine import Quarantine
+from b200kit.node.state.serving import Replica, Serving
+from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
+from b200kit.node.weights.manifest import Entry, Manifest
+from b200kit.run.process import Process
+from tests.subtests import in_subtests
+
+AT = "2026-11-25T13:00:00Z"
+FINDING = Finding("17 of 18", Status.FAIL, "GPU 3", action=Action.RESET_GPU, check="nvlink.links")
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
+DOCUMENTS = (
+    Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
+    GateVerdict((FINDING,), {}, AT, "boot", 12.5),
+    Look(
+        AT,
+        12.5,
+        in_service=True,
+        faults=(Fault(FINDING, (0,), AT, ("fault", "fault"), confirmed=True),),
+        running=(0, 1),
+        fit="unfit",
+        bandwidth=Status.PASS,
+        gpus=({"index": 0},),
+        counters=Counters(12.5, {"GPU-3": 5}, Growth(60.0, {"GPU-3": 1})),
+        remediation=({"check": "nvlink.links"},),
+    ),
+    ReplicaState(
+        strikes=1, out=True, ejections=(1.5,), boot_id="b", replica=0, last=LastStep(AT, "ejected")
+    ),
+    WatchdogMark("b200-watchdog", AT, "it hung", "/e", Action.RESET_GPU),
+    MendTries("boot", (1.5,)),
+    Quarantine(AT, AT, "ops", "GPU 3").admitted("ops", (AT, AT), "boot", 3600.0),
+    Event("replica.out", "out").stamped(1, AT, "n01", "boot"),
+    EventPlan("n01", 10, 1.5, ("/bin/true",), "https://h/", "/ca.pem"),
+    RULES,
+    issued(None, [Evidence("look", PASS, ttl_s=60.0)], ServingNow(), Now("b", 1.0, 1e9), RULES),
+    Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
+    Manifest((Entry("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}),
+    DrainNote(("replicas/vllm0",), watchdog=True),
+    GivenShare(5),
+    Process("controller", "machine", "boot", 1, 0, 42, 7),
+)
+
+
+def needed(kind: type[Any]) -> set[str]:
+    """Keys that a document of a class must have."""
+    schema = {"schema"} if hasattr(kind, "schema") else set()
+    return {
+        *schema,
+        *getattr(kind, "derived", ()),
+        *(
+            one.name
+            for one in fields(kind)
+            if one.init
+            and (one.metadata == NEEDED or one.default is one.default_factory is MISSING)
+        ),
+    }
+
+
+def hostile(document: Any) -> Iterator[tuple[str, bytes]]:
+    """Files that are none of the class, each with what is wrong."""
+    sound = documents.unstructure(document)
+    text = json.dumps(sound)
+    first = next(iter(sound))
+    most = getattr(document, "most_bytes", MOST_BYTES)
+    yield "no object", b"[]"
+    yield "key twice", f'{text[:-1]}, "{first}": {json.dumps(sound[first])}}}'.encode()
+    yield "NaN", f'{text[:-1]}, "{first}": NaN}}'.encode()
+    yield "Infinity", f'{text[:-1]}, "{first}": Infinity}}'.encode()
+    yield "too deep", f'{text[:-1]}, "more": {"[" * 100_000}'.encode()
+    yield "too large", text.encode() + b" " * most
+    changes = {
+        "unknown key": {**sound, "more": 1},
+        **{f"{key}: wrong type": {**sound, key: {"wrong": [1]}} for key in sound},
+        **{
+            f"without {key}": {k: v for k, v in sound.items() if k != key}
+            for key in needed(type(document))
+        },
+    }
+    if "schema" in sound:
+        changes["other schema"] = {**sound, "schema": "b200kit/other/1"}
+    yield from ((what, json.dumps(changed).encode()) for what, changed in changes.items())
+
+
+@in_subtests("document", DOCUMENTS, ids=lambda one: type(one).__name__)
+def test_document_is_read_back_as_it_was_written(document: Any, tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    path.write_bytes(documents.to_bytes(document))
+    assert documents.load(type(document), path) == document
+
+
+@in_subtests("document", DOCUMENTS, ids=lambda one: type(one).__name__)
+def test_document_that_is_another_is_refused_in_one_line_that_names_it(
+    document: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "document.json"
+    for what, content in hostile(document):
+        path.write_bytes(content)
+        with pytest.raises(Malformed) as caught:
+            documents.load(type(document), path)
+        assert str(path) in str(caught.value), what
+        assert "\n" not in str(caught.value), what
