@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
@@ -23,6 +24,7 @@ class Part(Protocol):
 
 
 P = TypeVar("P", bound=Part)
+_OWN = re.compile(r"^gpus\[\d+\]\.")
 RULE = "b200kit rule"
 """Source of an expectation that is no hardware figure but our own rule."""
 
@@ -80,9 +82,10 @@ def failed(
 
 def unread(error: Unread, subject: str = "", part: str = "") -> Finding:
     """Something that was not measured. Nothing is assumed about it."""
-    whose = f"{subject}: " if subject else ""
+    # The GPU is named already.
+    what = f"{subject}: {_OWN.sub('', error.what)}" if subject else error.what
     return Finding(
-        summary=f"{whose}{error.what} could not be read: {error.reason}",
+        summary=f"{what} could not be read: {error.reason}",
         status=Status.UNMEASURED,
         subject=subject or "node",
         read=error.reason,

@@ -220,7 +220,7 @@ def test_missing_reading_is_told_once_with_its_parts() -> None:
             del state["gpus"][index]["ecc"]
         found = judge(states.expectation(), state).blocking
         assert [f.check for f in found] == ["ecc.enabled"]
-        text = f"each of {whose}: gpus[*].ecc could not be read: gpus[*].ecc"
+        text = f"each of {whose}: ecc could not be read: gpus[*].ecc"
         assert found[0].summary.startswith(text)
 
 
