@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 from b200kit.monitoring.targets import Member
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import command, exposition
 from b200kit.node.metrics.families import Events, Known, families
+from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
 from tests.lab.standin.engine import Metrics
@@ -31,6 +33,8 @@ from tests.unit.gateway import test_metrics as endpoints
 from tests.unit.node.metrics import test_families as nodes
 
 NODE = "n01"
+DECADES_S = 2e9
+"""For how long the gate of a node that is well holds."""
 WELL = {"index": 0, "temperature_c": 40, "power_usage_mw": 7, "sm_clock_mhz": 9}
 GPUS = [{**WELL, "ecc_volatile_uncorrected": 0}]
 TTFT, ITL = "time_to_first_token_seconds", "inter_token_latency_seconds"
@@ -116,11 +120,18 @@ def well(now: float) -> Known:
     standings = {str(n): {**nodes.standing(), "last": last} for n in (0, 1)}
     notes = {"watch": nodes.looked(gpus=GPUS), "watchdog": standings}
     known = nodes.known(**notes, verdict={"taken_at": nodes.AT})
-    proof = {**nodes.PROOF, "valid_until": "2099-01-01T00:00:00Z"}
+    proof = nodes.proof(Evidence("gate", PASS, ttl_s=DECADES_S))
     looks = {"success": 9, "timeout": 0}
     return replace(
         known, now=now, proof=proof, looks=looks, share=100, events=Events(0, 0), has_sink=True
     )
+
+
+def ending(at: str) -> dict[str, Any]:
+    """A proof that has the last part of its long time before it, and ends then."""
+    left = timestamp.parse(at) - timestamp.parse(nodes.EARLIER)
+    age_s = DECADES_S - left.total_seconds()
+    return nodes.proof(Evidence("gate", PASS, age_s=age_s, ttl_s=DECADES_S))
 
 
 def stamp(seconds: float) -> str:

@@ -22,6 +22,7 @@ from tests.unit.monitoring.monitored import (
     USUAL,
     Engine,
     Monitored,
+    ending,
     fault,
     standing,
 )
@@ -81,12 +82,11 @@ def without_engines(there: bool) -> Act:
     return lambda _: setattr(Engine, "metrics_are_there", there)
 
 
-OLD = {**nodes.looked(), "boot_s": -900.0}
 CASES = [
     without_targets(),
     Case(("B200NodeUnreachable",), lambda node: node.page.unlink()),
     Case(("B200MetricsMissing",), lambda node: node.write("b200_x 1\n")),
-    noted("B200ReadingStale", watch=OLD),
+    on_page("B200ReadingStale", boot_s=1000.0),  # the look was early in this boot
     noted("B200ReadingAbsent", verdict=None),
     Case(("B200EngineMetricsMissing",), without_engines(False), without_engines(True)),
     noted("B200FabricFault", **fault("nvlink.links-up")),
@@ -106,8 +106,7 @@ CASES = [
         lambda node: node.ask(FAILING, 20),
         lambda node: node.ask("/v1/models", 3000),
     ),
-    on_page("B200ProofExpiring", proof={**nodes.PROOF, "standing": "expiring",
-                                     "valid_until": "2099-01-01T00:00:00Z"}),
+    on_page("B200ProofExpiring", proof=ending("2037-01-01T00:00:00Z")),
     on_page("B200ProofExpired", proof=nodes.PROOF),
     on_page("B200ProofAbsent", proof=None),
     noted("B200NodePlanned", "B200OutOfServiceLong", quarantine={"why": "work"}),
