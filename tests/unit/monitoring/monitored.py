@@ -28,7 +28,7 @@ from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
 from tests.lab.standin.engine import Metrics
-from tests.prometheus import TARGETS, Monitoring, monitoring
+from tests.prometheus import TARGETS, Monitoring, monitoring, until
 from tests.unit.gateway import test_metrics as endpoints
 from tests.unit.node.metrics import test_families as nodes
 
@@ -164,4 +164,6 @@ def monitored(folder: Path) -> Iterator[Monitored]:
             with monitoring(folder, [member], "250ms") as by:
                 found = Monitored(by, folder / "metrics.prom", node.url)
                 found.tell()
+                # Where a node that is well is none, no case says anything: one failure, at once.
+                until(found.is_well, said=by.firing)
                 yield found
