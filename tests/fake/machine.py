@@ -269,7 +269,7 @@ class Machine:
 
     def _probed(self, replicas: list[str]) -> State:
         """What the last start of each replica left: a sandbox that is whole."""
-        well = [engine_probe.Outcome("loopback", engine_probe.Result.PASSED)]
+        well = [engine_probe.ProbedStep("loopback", engine_probe.ProbeVerdict.PASSED)]
         starts = {unit[5:-8]: self.units.get(unit, {}).get("invocation_id") for unit in replicas}
         return {
             number: engine_probe.document(start, "cuda", timestamp.text(datetime.now(UTC)), well)

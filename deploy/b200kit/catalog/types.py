@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from b200kit.engines.flags import Known
+from b200kit.engines.flags import EngineKnowledge
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.host.settings_table import Setting
 from b200kit.sizing.dimensions import Dimensions
@@ -83,7 +83,7 @@ class Catalogue:
     hardware: Mapping[str, Hardware]
     models: Mapping[str, Model]
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    engines: Mapping[str, Known] = field(default_factory=dict)
+    engines: Mapping[str, EngineKnowledge] = field(default_factory=dict)
     repositories: Mapping[str, tuple[Preset, ...]] = field(default_factory=dict)
     contexts: Mapping[str, int] = field(default_factory=dict)
     site: str = "inventories"

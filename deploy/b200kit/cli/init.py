@@ -21,7 +21,7 @@ from b200kit.run import console
 from b200kit.site import files, host_keys, look, plan, proposal
 from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Asked, Seen
+from b200kit.site.plan import SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from b200kit.supply.models import manifest
 
@@ -148,7 +148,7 @@ def _grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     return {host: [value for name, value in pairs if name == host] for host, _ in pairs}
 
 
-def _asked(folder: Path, model: str, goal: str, endpoint: str | None, source: str) -> Asked:
+def _asked(folder: Path, model: str, goal: str, endpoint: str | None, source: str) -> SiteRequest:
     inventories = folder / "inventories"
     manifests = sorted(inventories.glob(f"models/{model}-????????????.json"))
     if len(manifests) > 1:
@@ -156,7 +156,7 @@ def _asked(folder: Path, model: str, goal: str, endpoint: str | None, source: st
         raise Refusal(f"{inventories}/models has {names}: leave the one to serve", REFUSED)
     revision = manifest.revision(manifests[0].read_bytes()) if manifests else None
     fingerprint = None if source == "internet" else _fingerprint(inventories / plan.MIRROR_KEY)
-    return Asked(model, goal, source, endpoint, fingerprint, revision)
+    return SiteRequest(model, goal, source, endpoint, fingerprint, revision)
 
 
 def _fingerprint(key: Path) -> str:
@@ -170,7 +170,7 @@ def _fingerprint(key: Path) -> str:
     return found
 
 
-def _seen(hosts: Sequence[str], ways: _Ways, folder: Path) -> list[Seen]:
+def _seen(hosts: Sequence[str], ways: _Ways, folder: Path) -> list[SeenNode]:
     """All nodes; one that is not to be used costs the others nothing, but nothing is written."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(lambda host: _look(host, ways, folder), hosts))
@@ -178,10 +178,10 @@ def _seen(hosts: Sequence[str], ways: _Ways, folder: Path) -> list[Seen]:
     console.err(*lines[1:])
     if lines:
         raise Refusal(lines[0], REFUSED)
-    return [each for each in found if isinstance(each, Seen)]
+    return [each for each in found if isinstance(each, SeenNode)]
 
 
-def _look(typed: str, ways: _Ways, folder: Path) -> Seen | str:
+def _look(typed: str, ways: _Ways, folder: Path) -> SeenNode | str:
     try:
         way, own = look.login(typed, ways.ssh_config)
         # Those of an earlier run were vouched for then.
@@ -201,8 +201,12 @@ def _there(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def _propose(
-    folder: Path, text: Mapping[str, str], nodes: Sequence[Seen], asked: Asked, write: bool
-) -> int:  # fmt: skip
+    folder: Path,
+    text: Mapping[str, str],
+    nodes: Sequence[SeenNode],
+    asked: SiteRequest,
+    write: bool,
+) -> int:
     now = _there(folder, list(text))
     lines = list(proposal.difference(now, text))
     if lines and not write:
@@ -218,7 +222,7 @@ def _propose(
     return WRITTEN
 
 
-def _next(folder: Path, nodes: Sequence[Seen], asked: Asked) -> list[str]:
+def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest) -> list[str]:
     """The commands that lead on from here."""
     inventories = folder / "inventories"
     kernels = " ".join(f"--kernel {kernel}" for kernel in sorted({n.kernel for n in nodes}))

@@ -20,7 +20,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.operations import served
 from b200kit.quality import asking, divergence, kept
-from b200kit.quality.asking import NoAnswer, Server
+from b200kit.quality.asking import ModelEndpoint, NoAnswer
 from b200kit.quality.divergence import Divergence
 from b200kit.records import store
 from b200kit.run import console
@@ -78,9 +78,9 @@ def compare(
     with _refusals():
         known = served.of_node(inventory, node)
         source = dataset.source(prompts)
-        ours = Server(endpoint(candidate, key_file, "quality"), known["key"]["model"])
+        ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known["key"]["model"])
         name = reference_model or ours.model
-        theirs = Server(endpoint(reference, reference_key_file, "quality"), name)
+        theirs = ModelEndpoint(endpoint(reference, reference_key_file, "quality"), name)
         said = {"reference": _facts(theirs), "candidate": _facts(ours)}
         _require_both(known, said)
         longest = int((known["max_model_len"] - output_tokens) * _WORDS_A_TOKEN)
@@ -130,7 +130,7 @@ def show(records: Path | None) -> int:
     return UNDECIDED if damaged else WITHIN
 
 
-def _facts(server: Server) -> dict[str, str]:
+def _facts(server: ModelEndpoint) -> dict[str, str]:
     return asyncio.run(asking.facts(server))
 
 

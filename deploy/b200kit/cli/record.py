@@ -11,7 +11,7 @@ from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.lib import timestamp
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
-from b200kit.records.statistics import Outcome
+from b200kit.records.statistics import ComparisonOutcome
 from b200kit.report.terminal import records as shown
 from b200kit.report.terminal.lines import Lines
 from b200kit.run import console
@@ -113,7 +113,7 @@ def _page() -> Lines:
 
 
 def _exit_code(document: dict[str, object]) -> int:
-    if document["outcome"] == Outcome.UNCLEAR.value:
+    if document["outcome"] == ComparisonOutcome.UNCLEAR.value:
         return UNKNOWN
     return REFUSED if document["slower"] else SHOWN
 

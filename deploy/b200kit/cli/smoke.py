@@ -112,7 +112,7 @@ class Probe:
     def document(self) -> dict[str, Any]:
         """The smoke document, with one entry a request besides."""
         arrival, now = self.volley.arrival, datetime.now(UTC)
-        found = smoke_document.Found(
+        found = smoke_document.SmokeRun(
             taken_at=timestamp.text(now),
             paths={} if self.run is None else {PATH: self.run},
             objective=self.objective,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from b200kit.engines import sglang, trtllm, vllm
-from b200kit.engines.contract import METRICS, EngineKind, Group, Settings
+from b200kit.engines.contract import METRICS, EngineGroup, EngineKind, Settings
 
 KINDS: Mapping[str, EngineKind] = MappingProxyType(
     {kind.name: kind for kind in (vllm.KIND, sglang.KIND, trtllm.KIND)}
@@ -28,4 +28,4 @@ def get(engine: _Named) -> EngineKind:
     return KINDS[engine.name]
 
 
-__all__ = ["KINDS", "METRICS", "EngineKind", "Group", "Settings", "get"]
+__all__ = ["KINDS", "METRICS", "EngineGroup", "EngineKind", "Settings", "get"]

@@ -18,7 +18,7 @@ Value = Scalar | list[int] | list[str] | Mapping[str, "Value"]
 
 
 @dataclass(frozen=True)
-class Group:
+class EngineGroup:
     """This node's part of one engine that is spread over several nodes."""
 
     nnodes: int
@@ -65,7 +65,7 @@ class Settings:
     numa_bind_cpus: tuple[str, ...] = ()
     flags: Mapping[str, Scalar] = field(default_factory=dict)
     stop_grace_s: int = 20
-    group: Group | None = None
+    group: EngineGroup | None = None
     # Where compiled kernels are stored, by default one directory a replica.
     cache_dir: str = ""
     # How long the unit lets the engine load, in seconds: no limit of its own may end it earlier.
@@ -187,7 +187,7 @@ def offline(settings: Settings) -> dict[str, str]:
     }
 
 
-def wires(group: Group | None) -> dict[str, str]:
+def wires(group: EngineGroup | None) -> dict[str, str]:
     """Which interface NCCL and gloo meet on: the group's between nodes, loopback within one.
 
     Named, because NCCL takes loopback last (ncclFindInterfaces in src/misc/socket.cc) and gloo the

@@ -184,7 +184,7 @@ def open_advisories(version: str, advisories: Iterable[Advisory]) -> Iterator[Ad
 
 
 @dataclass(frozen=True)
-class Known:
+class EngineKnowledge:
     """What this checkout knows of an engine: lists of its versions, weaknesses, levers.
 
     *refused* are families of models that it cannot serve, each with the reason.

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 
 from b200kit.engines.contract import (
     IDLE_CONNECTION_S,
+    EngineGroup,
     EngineKind,
-    Group,
     Settings,
     Value,
     any_shape,
@@ -94,7 +94,7 @@ def config(settings: Settings) -> dict[str, Value]:
     }
 
 
-def _parallel(settings: Settings, group: Group | None) -> dict[str, Value]:
+def _parallel(settings: Settings, group: EngineGroup | None) -> dict[str, Value]:
     """SGLang counts its sizes over all nodes; there is no headless flag, the rank says it."""
     replica = settings.replica
     width = replica.tp * replica.dp

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from b200kit.engines.contract import (
     IDLE_CONNECTION_S,
+    EngineGroup,
     EngineKind,
-    Group,
     Settings,
     Value,
     any_shape,
@@ -140,7 +140,7 @@ def _parallel(settings: Settings) -> dict[str, Value]:
     return values | ({"enable-expert-parallel": True} if replica.ep else {})
 
 
-def _one_engine(group: Group, local: int) -> dict[str, Value]:
+def _one_engine(group: EngineGroup, local: int) -> dict[str, Value]:
     """One engine over all nodes, started by vLLM's own multiprocessing; the first node leads."""
     tensor = group.join == "tensor"
     values: dict[str, Value] = {
@@ -155,7 +155,7 @@ def _one_engine(group: Group, local: int) -> dict[str, Value]:
     return values | ({"headless": True} if group.headless else {})
 
 
-def _many_ranks(group: Group, local: int, ranks: int) -> dict[str, Value]:
+def _many_ranks(group: EngineGroup, local: int, ranks: int) -> dict[str, Value]:
     """Ranks with requests of their own and shared experts; each node balances over its own ranks.
 
     Only for mixture-of-experts models: for dense ones vLLM 0.33.0 refuses it, and requires

@@ -12,7 +12,7 @@ from b200kit import engines
 from b200kit.catalog.types import Catalogue, Model
 from b200kit.engines import kv_cache, levers
 from b200kit.engines.contract import EngineKind, Scalar
-from b200kit.engines.flags import Known
+from b200kit.engines.flags import EngineKnowledge
 from b200kit.engines.levers import Served
 from b200kit.inventory.spec import NodeSpec
 
@@ -27,7 +27,10 @@ def flags(spec: NodeSpec, model: Model | None, catalogue: Catalogue) -> dict[str
 
 def of_catalogue(spec: NodeSpec, model: Model | None, catalogue: Catalogue) -> dict[str, Scalar]:
     """What the catalogue and `kv_cache_dtype` say; levers are for engines on GPUs."""
-    kind, known = engines.get(spec.engine), catalogue.engines.get(spec.engine.name, Known())
+    kind, known = (
+        engines.get(spec.engine),
+        catalogue.engines.get(spec.engine.name, EngineKnowledge()),
+    )
     on_gpus = known.levers if spec.engine.kind == "cuda" else ()
     given = levers.flags(on_gpus, _served(spec, model))
     return given | of_model(kind, model) | kv_cache.rendered(kind, kv_format(spec, model))
@@ -35,7 +38,7 @@ def of_catalogue(spec: NodeSpec, model: Model | None, catalogue: Catalogue) -> d
 
 def of_goal(kind: EngineKind, model: Model, goal: str, catalogue: Catalogue) -> dict[str, Scalar]:
     """What the catalogue says of a model under a goal, before anything is planned."""
-    known = catalogue.engines.get(kind.name, Known())
+    known = catalogue.engines.get(kind.name, EngineKnowledge())
     given = levers.flags(known.levers, replace(_named(model), goal=goal))
     return given | of_model(kind, model) | kv_cache.rendered(kind, kv_of(model))
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from b200kit.engines.contract import EngineKind, Scalar
-from b200kit.engines.flags import Advisory, Known, Version, open_advisories
+from b200kit.engines.flags import Advisory, EngineKnowledge, Version, open_advisories
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import Problem
 
@@ -31,7 +31,7 @@ _OFF = ("", "0", "false", "False")
 
 
 def problems(
-    kind: EngineKind, engine: Engine, known: Known, model_flags: Mapping[str, Scalar]
+    kind: EngineKind, engine: Engine, known: EngineKnowledge, model_flags: Mapping[str, Scalar]
 ) -> Iterator[Problem]:
     """Why this engine cannot be served with; *model_flags* are those of the catalogue."""
     yield from _secrets(engine)
@@ -64,7 +64,7 @@ def python_of(lock: str) -> list[tuple[int, int]]:
 
 
 def _versioned(
-    kind: EngineKind, engine: Engine, known: Known, model_flags: Mapping[str, Scalar]
+    kind: EngineKind, engine: Engine, known: EngineKnowledge, model_flags: Mapping[str, Scalar]
 ) -> Iterator[Problem]:
     exact = _EXACT.fullmatch(engine.version)
     if not exact:
@@ -91,7 +91,7 @@ def _unsafe(version: str, weak: list[Advisory]) -> str:
     return f"{version} is unsafe: {first.id} ({first.what}){more}; {first.fixed} or newer"
 
 
-def _unlisted(kind: EngineKind, version: str, known: Known) -> str:
+def _unlisted(kind: EngineKind, version: str, known: EngineKnowledge) -> str:
     have = ", ".join(known.versions) or "none"
     return (
         f"no list of the flags of {kind.name} {version} (there are: {have}), so nothing could be "

@@ -28,13 +28,13 @@ _ALIKE = (
 )
 
 
-def part(group: Group | None, host: str) -> engines.Group | None:
+def part(group: Group | None, host: str) -> engines.EngineGroup | None:
     """The settings of a member; None for any other node. Ranks: the head, then by name."""
     addresses = dict(group.members) if group else {}
     if group is None or host not in addresses or group.head not in addresses:
         return None
     ranks = [group.head, *(name for name in sorted(addresses) if name != group.head)]
-    return engines.Group(
+    return engines.EngineGroup(
         nnodes=len(ranks),
         node_rank=ranks.index(host),
         master_addr=addresses[group.head],

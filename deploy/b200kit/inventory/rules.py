@@ -8,7 +8,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines import kv_cache
-from b200kit.engines.flags import Known
+from b200kit.engines.flags import EngineKnowledge
 from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings
 from b200kit.inventory.keys import (
     events,
@@ -176,7 +176,7 @@ def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Flags, variables and versions that the engine does not take, or should not be served with."""
     model = catalogue.models.get(spec.model)
     own = engine_flags.of_catalogue(spec, model, catalogue)
-    known = catalogue.engines.get(spec.engine.name, Known())
+    known = catalogue.engines.get(spec.engine.name, EngineKnowledge())
     kind = engines.get(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
     yield from _unservable(spec, catalogue)
@@ -191,7 +191,7 @@ def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
 def _unservable(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """A model, a shape or a cache that this engine has no words for."""
     kind, model = engines.get(spec.engine), catalogue.models.get(spec.model)
-    known = catalogue.engines.get(spec.engine.name, Known())
+    known = catalogue.engines.get(spec.engine.name, EngineKnowledge())
     if model and (why := known.refused.get(model.family)):
         yield Problem("engine.name", f"{kind.name} cannot serve {model.name}: {why}")
     wanted = engine_flags.kv_format(spec, model)

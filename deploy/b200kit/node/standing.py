@@ -19,7 +19,7 @@ from b200kit.node.lib.managed_files import LOOK, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt, is_unmeasured, reason, unmeasured
 from b200kit.node.proof import share_answer
 from b200kit.node.serving.gateway import drain, haproxy
-from b200kit.node.serving.gateway.haproxy import HAProxyError, Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer, HAProxyError
 
 SCHEMA = "b200kit/standing/1"
 SERVING = Path("/etc/b200kit/serving.json")
@@ -65,7 +65,7 @@ def _in(rotation: Any, entry: Mapping[str, Any]) -> dict[str, Any]:
     if (why := reason(rotation)) is not None:
         return dict.fromkeys(("status", "takes_requests", "requests"), unmeasured(why))
     name = f"vllm{entry.get('index')}"
-    found: Sequence[Server] = [server for server in rotation if server.name == name]
+    found: Sequence[GatewayServer] = [server for server in rotation if server.name == name]
     if not found:
         return {"status": "not in the gateway", "takes_requests": False, "requests": 0}
     server = found[0]

@@ -123,7 +123,7 @@ def foresee(node: Node) -> list[Change]:
     return found
 
 
-def _planned(node: Node, step: pipeline.Step) -> list[Change]:
+def _planned(node: Node, step: pipeline.PipelineStep) -> list[Change]:
     if isinstance(step.run, Stage):
         return step.run.plan(node)
     return reboot_changes(node) if step.run is Checkpoint.REBOOT else []

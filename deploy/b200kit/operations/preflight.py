@@ -90,7 +90,7 @@ def check_all(state: State) -> None:
     RUN.inventory = tuple(host.name for host in state.inventory)
     RUN.site = str(group_data.folder().parent)
     faults: list[tuple[Host, Problem]] = []
-    groups = Alike(state)
+    groups = SpecCache(state)
     for host in state.inventory:
         # Those outside the limit, too: a drain connects to other nodes' gateways.
         faults += [(host, problem) for problem in host_keys.problems(host)]
@@ -116,7 +116,7 @@ def _refuse(problems: list[str]) -> NoReturn:
     raise SystemExit(1)
 
 
-class Alike:
+class SpecCache:
     """Nodes of one run by their data: nodes of equal data are parsed, checked and rendered once."""
 
     def __init__(self, state: State) -> None:

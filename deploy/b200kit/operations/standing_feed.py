@@ -17,7 +17,7 @@ from threading import Condition, Thread
 from typing import IO, Any
 
 from b200kit.operations.standings import ANSWER_S, CONNECT_S
-from b200kit.report.content.now.node import Known
+from b200kit.report.content.now.node import NodeAnswer
 
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""
@@ -39,7 +39,7 @@ class Feed:
         self.every_s = every_s
         self._words = [sys.executable, "-m", "b200kit.operations.standings"]
         self._words += [str(inventory), f"{every_s:g}"]
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, NodeAnswer] = {}
         self._refused: list[str] = []
         self._changed = Condition()
         self._ended = False
@@ -78,7 +78,7 @@ class Feed:
         with self._changed:
             self._changed.wait_for(lambda: self._ended, seconds)
 
-    def known(self, now: float) -> dict[str, Known]:
+    def known(self, now: float) -> dict[str, NodeAnswer]:
         """Every node of the inventory, in its order, at *now*. Raises NotFollowed."""
         with self._changed:
             found, refused, ended = dict(self._known), list(self._refused), self._ended
@@ -103,7 +103,7 @@ class Feed:
         if "refused" in line:
             self._refused = line["refused"]
         elif "nodes" in line:
-            self._known = {n: Known(since=now, **of) for n, of in line["nodes"].items()}
+            self._known = {n: NodeAnswer(since=now, **of) for n, of in line["nodes"].items()}
         else:
             name = line["node"]
             self._known[name] = answered(self._known[name], line, now)
@@ -114,14 +114,14 @@ class Feed:
         return f"the nodes are not asked any more: {(said or ['no reason was given'])[-1]}"
 
 
-def answered(known: Known, line: dict[str, Any], now: float) -> Known:
+def answered(known: NodeAnswer, line: dict[str, Any], now: float) -> NodeAnswer:
     """What is known of a node after one more answer."""
     if "standing" in line:
         return replace(known, standing=line["standing"], read_at=now, why="")
     return replace(known, why=str(line.get("why")) or "no reason was given")
 
 
-def aged(known: Known, now: float, most_s: float) -> Known:
+def aged(known: NodeAnswer, now: float, most_s: float) -> NodeAnswer:
     """The same, not read where its last word is too old."""
     if not known.why and known.read_at is not None and now - known.read_at > most_s:
         return replace(known, why="it has not answered since")

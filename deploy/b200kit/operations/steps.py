@@ -26,7 +26,7 @@ from b200kit.operations import observe as observation
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
-from b200kit.stages.pipeline import Checkpoint, Step
+from b200kit.stages.pipeline import Checkpoint, PipelineStep
 from b200kit.stages.support import container_runtimes
 
 Commands = Generator[FunctionCommand, None, None]
@@ -42,7 +42,7 @@ def observe(node: Node, lock: bool = True) -> Commands:
 
 
 @operation(is_idempotent=True)
-def run(node: Node, step: Step, drained: bool = False) -> Commands:
+def run(node: Node, step: PipelineStep, drained: bool = False) -> Commands:
     """A step of the pipeline, whichever it is; *drained*: nobody uses the node by then."""
     if isinstance(step.run, Stage):
         yield from _converge(node, step.run, drained)
@@ -89,7 +89,7 @@ def conclude(node: Node) -> Commands:
         yield command(node, "live", lambda: gate.conclude(node))
 
 
-def run_now(node: Node, step: Step) -> None:
+def run_now(node: Node, step: PipelineStep) -> None:
     """A step of the pipeline, inside an operation that does more than this."""
     if isinstance(step.run, Stage):
         _converge_now(node, step.run)

@@ -30,7 +30,7 @@ class NoAnswer(ValueError):
 
 
 @dataclass(frozen=True)
-class Server:
+class ModelEndpoint:
     """Where a model is served, and by what name."""
 
     endpoint: Endpoint
@@ -47,7 +47,11 @@ def prompts(source: Source, count: int, longest: int) -> list[str]:
 
 
 async def answers(
-    server: Server, asked: list[str], tokens: int, salt: str, progress: Progress | None = None
+    server: ModelEndpoint,
+    asked: list[str],
+    tokens: int,
+    salt: str,
+    progress: Progress | None = None,
 ) -> list[Answer]:
     """An answer a prompt, each up to so many tokens. Raises NoAnswer."""
     found = []
@@ -68,7 +72,7 @@ async def answers(
 
 
 async def both(
-    reference: Server, candidate: Server, asked: list[str], tokens: int, salt: str,
+    reference: ModelEndpoint, candidate: ModelEndpoint, asked: list[str], tokens: int, salt: str,
     progress: Progress,
 ) -> tuple[list[Answer], list[Answer], list[Answer]]:  # fmt: skip
     """The reference's answers, the candidate's, and the reference's once more to a quarter.
@@ -92,7 +96,7 @@ async def _answer(endpoint: Endpoint, request: ChatRequest) -> Answer:
     return golden_answer.read((choice.get("logprobs") or {}).get("content"))
 
 
-async def facts(server: Server) -> dict[str, str]:
+async def facts(server: ModelEndpoint) -> dict[str, str]:
     """What a server says of itself: url, model, and as far as it tells, root and kv_cache."""
     found = {"url": server.endpoint.url, "model": server.model}
     if root := _root(await _read(server.endpoint, "/v1/models"), server.model):

@@ -18,7 +18,7 @@ from b200kit.records.groups import ASSUMED, DAYS, LEAST
 from b200kit.records.metrics import METRICS, is_of_replica, of_replicas, words
 from b200kit.records.statistics import (
     Comparison,
-    Outcome,
+    ComparisonOutcome,
     compare,
     expected,
     slower,
@@ -202,7 +202,7 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
 def _unclear(
     why: str, newer: Sequence[Run] = (), accepted: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    return _document(Comparison(Outcome.UNCLEAR, why), (), newer, accepted)
+    return _document(Comparison(ComparisonOutcome.UNCLEAR, why), (), newer, accepted)
 
 
 def _document(

@@ -16,7 +16,7 @@ from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden import judged
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.compare import compare
-from b200kit.node.client.golden.judged import Found
+from b200kit.node.client.golden.judged import AnswersJudgement
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
@@ -97,7 +97,7 @@ def support(one: Mapping[str, Any], words: Sequence[Mapping[str, Any]], toleranc
     return int(one["replicas"]) + sum(others.values())
 
 
-def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> Found:
+def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> AnswersJudgement:
     """A node's replicas against the reference. Raises ValueError for answers that are none."""
     kept = reference(record, tolerance)
     if kept is None:
@@ -106,9 +106,11 @@ def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> 
     return judged.against(answers, f"{kept['node']}, {kept['at']}", replicas, tolerance)
 
 
-def _without(record: Record, node: str) -> Found:
+def _without(record: Record, node: str) -> AnswersJudgement:
     others = sorted({one["node"] for one in record.golden} - {node})
     if others:
         names = ", ".join(others)
-        return Found("unmeasured", f"{names} answers otherwise, and no third tells which is right")
-    return Found("none", "no two replicas have answered alike yet")
+        return AnswersJudgement(
+            "unmeasured", f"{names} answers otherwise, and no third tells which is right"
+        )
+    return AnswersJudgement("none", "no two replicas have answered alike yet")

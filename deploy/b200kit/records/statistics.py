@@ -45,7 +45,7 @@ _APART = 2.0
 """Two modes are this many times further apart than either is wide (inferred)."""
 
 
-class Outcome(StrEnum):
+class ComparisonOutcome(StrEnum):
     """The three outcomes of a comparison."""
 
     SAME = "same"
@@ -75,7 +75,7 @@ class Compared:
     """
 
     metric: str
-    outcome: Outcome
+    outcome: ComparisonOutcome
     before: Spread
     after: Spread
     ratio: float
@@ -89,7 +89,7 @@ class Comparison:
 
     derived: ClassVar[tuple[str, ...]] = ("slower",)
 
-    outcome: Outcome
+    outcome: ComparisonOutcome
     why: str
     metrics: tuple[Compared, ...] = ()
     largest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -98,7 +98,9 @@ class Comparison:
     @property
     def slower(self) -> tuple[str, ...]:
         """Metrics that got worse."""
-        wrong = (m for m in self.metrics if m.outcome is Outcome.DIFFERENT and m.ratio > 1)
+        wrong = (
+            m for m in self.metrics if m.outcome is ComparisonOutcome.DIFFERENT and m.ratio > 1
+        )
         return tuple(m.metric for m in wrong)
 
 
@@ -138,13 +140,13 @@ def compare(before: Sequence[Measured], after: Sequence[Measured]) -> Comparison
     """
     both = [*before, *after]
     if few := _few(before, after):
-        return Comparison(Outcome.UNCLEAR, few)
+        return Comparison(ComparisonOutcome.UNCLEAR, few)
     missing = [
         m for m in METRICS if any(r.has(m) for r in both) and not all(r.has(m) for r in both)
     ]
     judged = [m for m in NAMES if all(r.has(m) for r in both)]
     if not set(judged) & set(METRICS):
-        return Comparison(Outcome.UNCLEAR, "the runs have no metric in common")
+        return Comparison(ComparisonOutcome.UNCLEAR, "the runs have no metric in common")
     found = [_one(m, before, after, len(judged)) for m in judged]
     return replace(_together(found, missing), largest=_largest(before, after))
 
@@ -211,23 +213,23 @@ def _few(before: Sequence[object], after: Sequence[object]) -> str:
 
 def _together(found: list[Compared], missing: list[str]) -> Comparison:
     """One outcome over all metrics."""
-    changed = [m for m in found if m.outcome is Outcome.DIFFERENT]
-    open_ = [m for m in found if m.outcome is Outcome.UNCLEAR]
+    changed = [m for m in found if m.outcome is ComparisonOutcome.DIFFERENT]
+    open_ = [m for m in found if m.outcome is ComparisonOutcome.UNCLEAR]
     metrics = tuple(found)
     if changed:
         changes = ", ".join(f"{NAMES[m.metric]} {change(m.metric, m.ratio)}" for m in changed)
-        return Comparison(Outcome.DIFFERENT, changes, metrics)
+        return Comparison(ComparisonOutcome.DIFFERENT, changes, metrics)
     if open_:
         why = "; ".join(dict.fromkeys(f"{NAMES[m.metric]}: {m.why}" for m in open_))
-        return Comparison(Outcome.UNCLEAR, why, metrics)
+        return Comparison(ComparisonOutcome.UNCLEAR, why, metrics)
     if missing:
         why = f"not every run has {', '.join(METRICS[m] for m in missing)}"
-        return Comparison(Outcome.UNCLEAR, why, metrics)
+        return Comparison(ComparisonOutcome.UNCLEAR, why, metrics)
     worst = max((m for m in found if m.metric in METRICS), key=lambda m: abs(math.log(m.ratio)))
     why = f"all within +-{MARGIN:.0%}; most in {METRICS[worst.metric]}, {percent(worst.ratio)}"
     tails = any(m.metric in TAILS for m in found)
     alone = "" if tails else "; medians alone, no tail is carried by every run"
-    return Comparison(Outcome.SAME, why + alone, metrics)
+    return Comparison(ComparisonOutcome.SAME, why + alone, metrics)
 
 
 def _one(
@@ -241,17 +243,17 @@ def _one(
     )
     groups = [spread([run.figures[name] for run in runs]) for runs in (before, after)]
     interval = (ends[0], ends[1])
-    result = Compared(name, Outcome.UNCLEAR, groups[0], groups[1], ratio, interval)
+    result = Compared(name, ComparisonOutcome.UNCLEAR, groups[0], groups[1], ratio, interval)
     beyond = abs(shift) > margin(name)
     if beyond and abs(shift) > deviation_ * quantile(1 - RISK / metrics, freedom):
-        return replace(result, outcome=Outcome.DIFFERENT)
+        return replace(result, outcome=ComparisonOutcome.DIFFERENT)
     if name in METRICS and (groups[0].modes or groups[1].modes):
         which, group = ("newer", groups[1]) if groups[1].modes else ("accepted", groups[0])
         (few, low), (many, high) = group.modes
         sizes = f"{few} near {low:.3g} ms, {many} near {high:.3g} ms"
         return replace(result, why=f"the {which} runs fall into two modes ({sizes})")
     if abs(shift) + half_width <= margin(name):
-        return replace(result, outcome=Outcome.SAME)
+        return replace(result, outcome=ComparisonOutcome.SAME)
     return replace(result, why=_open(name, interval))
 
 

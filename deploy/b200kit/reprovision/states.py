@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class Transition:
     """One step: from where, its name, to where, and where the node stands when it failed."""
 
     start: State
@@ -35,26 +35,26 @@ class Step:
 # The one place that says what follows what. A proof that fails goes back to `drained`, so that new
 # evidence is taken before the next level changes the node; a node that fails among its users goes
 # back to where it is taken from them.
-TABLE: tuple[Step, ...] = (
-    Step(State.SERVING, "quarantine", State.QUARANTINED, State.SERVING),
-    Step(State.QUARANTINED, "drain", State.DRAINED, State.QUARANTINED),
-    Step(State.DRAINED, "evidence", State.EVIDENCED, State.DRAINED),
-    Step(State.DRAINED, "change", State.PROVISIONED, State.DRAINED),
-    Step(State.DRAINED, "roll back", State.PROVISIONED, State.DRAINED),
-    Step(State.EVIDENCED, "action", State.REPAIRED, State.DRAINED),
-    Step(State.EVIDENCED, "hand over", State.MANUAL, State.EVIDENCED),
-    Step(State.QUARANTINED, "release", State.REPAIRED, State.QUARANTINED),
-    Step(State.DRAINED, "release", State.REPAIRED, State.DRAINED),
-    Step(State.EVIDENCED, "release", State.REPAIRED, State.EVIDENCED),
-    Step(State.MANUAL, "release", State.REPAIRED, State.MANUAL),
-    Step(State.REPAIRED, "provision", State.PROVISIONED, State.DRAINED),
-    Step(State.PROVISIONED, "prove", State.PROVEN, State.DRAINED),
-    Step(State.PROVEN, "share", State.CANARY, State.SERVING),
-    Step(State.CANARY, "return", State.SERVING, State.SERVING),
+TABLE: tuple[Transition, ...] = (
+    Transition(State.SERVING, "quarantine", State.QUARANTINED, State.SERVING),
+    Transition(State.QUARANTINED, "drain", State.DRAINED, State.QUARANTINED),
+    Transition(State.DRAINED, "evidence", State.EVIDENCED, State.DRAINED),
+    Transition(State.DRAINED, "change", State.PROVISIONED, State.DRAINED),
+    Transition(State.DRAINED, "roll back", State.PROVISIONED, State.DRAINED),
+    Transition(State.EVIDENCED, "action", State.REPAIRED, State.DRAINED),
+    Transition(State.EVIDENCED, "hand over", State.MANUAL, State.EVIDENCED),
+    Transition(State.QUARANTINED, "release", State.REPAIRED, State.QUARANTINED),
+    Transition(State.DRAINED, "release", State.REPAIRED, State.DRAINED),
+    Transition(State.EVIDENCED, "release", State.REPAIRED, State.EVIDENCED),
+    Transition(State.MANUAL, "release", State.REPAIRED, State.MANUAL),
+    Transition(State.REPAIRED, "provision", State.PROVISIONED, State.DRAINED),
+    Transition(State.PROVISIONED, "prove", State.PROVEN, State.DRAINED),
+    Transition(State.PROVEN, "share", State.CANARY, State.SERVING),
+    Transition(State.CANARY, "return", State.SERVING, State.SERVING),
 )
 
 
-def step(start: State, name: str) -> Step:
+def step(start: State, name: str) -> Transition:
     """The step of a name from a state; KeyError where the table has none."""
     for entry in TABLE:
         if (entry.start, entry.name) == (start, name):
@@ -65,7 +65,7 @@ def step(start: State, name: str) -> Step:
 _OF_DRAINED = {Work.CHANGE: "change", Work.ROLL_BACK: "roll back", Work.REPAIR: "evidence"}
 
 
-def onward(start: State, work: Work = Work.REPAIR) -> Step:
+def onward(start: State, work: Work = Work.REPAIR) -> Transition:
     """The step that leads on from a state that only one leads on from for this work."""
     if start is State.DRAINED:
         return step(start, _OF_DRAINED[work])

@@ -16,7 +16,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding, finding_of
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.planned_change import PlannedChange, Work
-from b200kit.reprovision.states import State, Step, onward, step
+from b200kit.reprovision.states import State, Transition, onward, step
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _outcome(tx: Transaction, outcome: str) -> Transaction:
 
 
 def _taken(
-    entry: Step, intent: Mapping[str, Any], line: Mapping[str, Any], outcome: str
+    entry: Transition, intent: Mapping[str, Any], line: Mapping[str, Any], outcome: str
 ) -> dict[str, Any]:
     """A step as the report shows it."""
     level = intent.get("level")

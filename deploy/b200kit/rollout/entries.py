@@ -19,7 +19,7 @@ from b200kit.run.node import Node
 
 
 @dataclass(frozen=True)
-class Entry:
+class WaitingNode:
     """A node that waits: what is changed, and what of it is final.
 
     *in_place*: replica by replica, as nobody else can take its work. *continues*: an earlier run
@@ -74,7 +74,7 @@ class History:
 class Entries:
     """All of this process: nodes that wait, those whose plan is known, and whose plan is shown."""
 
-    waiting: dict[str, Entry] = field(default_factory=dict)
+    waiting: dict[str, WaitingNode] = field(default_factory=dict)
     planned: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
     _turns: Turns | None = None

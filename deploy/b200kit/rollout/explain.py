@@ -11,7 +11,7 @@ from b200kit.reprovision import circuit_breaker, ledger, transaction
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.transaction import Transaction
-from b200kit.rollout.entries import Entries, Entry
+from b200kit.rollout.entries import Entries, WaitingNode
 from b200kit.rollout.waves import Wave
 from b200kit.run import console
 from b200kit.run.node import Node, duration
@@ -38,7 +38,7 @@ def after_last(node: Node, entries: Entries, nodes: Mapping[str, Node]) -> None:
 def lines(entries: Entries, nodes: Mapping[str, Node]) -> Iterator[str]:
     """What is changed, in which waves, at what cost, and what cannot be undone."""
     waves, waiting = entries.plan(nodes), entries.waiting
-    by_title: dict[str, list[Entry]] = {}
+    by_title: dict[str, list[WaitingNode]] = {}
     for entry in waiting.values():
         by_title.setdefault(entry.title, []).append(entry)
     took = _durations(entries)
@@ -56,7 +56,7 @@ def _nodes(count: int) -> str:
     return f"{count} node{'s'[: count > 1]}"
 
 
-def _loss(those: Sequence[Entry], took: Mapping[str, tuple[float, bool]]) -> str:
+def _loss(those: Sequence[WaitingNode], took: Mapping[str, tuple[float, bool]]) -> str:
     """What a node does not serve, and for how long."""
     longest = max(took[entry.node.name][0] for entry in those)
     each = "each is" if len(those) > 1 else "it is"
@@ -70,7 +70,7 @@ def _watched(wave: Wave, seconds: int) -> str:
 
 
 def _floor_line(
-    waiting: Mapping[str, Entry], waves: Sequence[Wave], nodes: Mapping[str, Node]
+    waiting: Mapping[str, WaitingNode], waves: Sequence[Wave], nodes: Mapping[str, Node]
 ) -> str:
     """Where the fleet stands at the worst moment, and whether the floor allows it.
 
@@ -104,7 +104,7 @@ def _durations(entries: Entries) -> dict[str, tuple[float, bool]]:
     return found
 
 
-def _estimate(entry: Entry) -> float:
+def _estimate(entry: WaitingNode) -> float:
     spec, state = entry.node.spec, entry.node.state or {}
     boot = reboot_policy.took_s(state) or 0.0
     return boot + spec.rollout.watch_s + _PIPELINE_S
@@ -138,7 +138,7 @@ def _span(seconds: float) -> str:
     return f"{hours} h {rest:02d} m" if hours else f"{minutes} m"
 
 
-def _ways_back(waiting: Iterable[Entry]) -> Iterator[str]:
+def _ways_back(waiting: Iterable[WaitingNode]) -> Iterator[str]:
     """Whether each node can go back to what it serves, and what stays whatever happens."""
     none: dict[str, list[str]] = {}
     final: dict[str, list[str]] = {}
@@ -155,7 +155,7 @@ def _ways_back(waiting: Iterable[Entry]) -> Iterator[str]:
         yield f"cannot be undone: {what} ({circuit_breaker.some(names)})"
 
 
-def _no_way_back(entry: Entry) -> str:
+def _no_way_back(entry: WaitingNode) -> str:
     if entry.continues or entry.measures:
         return ""
     try:

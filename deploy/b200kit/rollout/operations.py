@@ -15,7 +15,7 @@ from b200kit.rollout.entries import ENTRIES, FORESEEN
 from b200kit.run.node import Node
 from b200kit.run.session import RUN
 from b200kit.stages import pipeline
-from b200kit.stages.pipeline import Step
+from b200kit.stages.pipeline import PipelineStep
 
 
 @operation(is_idempotent=True)
@@ -28,7 +28,7 @@ def plan(node: Node) -> Commands:
 
 
 @operation(is_idempotent=True)
-def step(node: Node, step: Step) -> Commands:
+def step(node: Node, step: PipelineStep) -> Commands:
     """A step of the pipeline; of a node that waits for its wave what is fetched meanwhile."""
     waits, foreseen = ENTRIES.waiting.get(node.name), FORESEEN.waiting.get(node.name)
     if waits is None or (waits.fetches_ahead and step in pipeline.AHEAD):

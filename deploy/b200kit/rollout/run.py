@@ -30,7 +30,7 @@ from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.steps import handler_for
 from b200kit.reprovision.transaction import Transaction
-from b200kit.rollout.entries import ENTRIES, Entries, Entry
+from b200kit.rollout.entries import ENTRIES, Entries, WaitingNode
 from b200kit.rollout.turns import NotChanged, Turns, stopped_line
 from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
@@ -56,7 +56,7 @@ def plan(node: Node, entries: Entries) -> None:
         entries.planned.add(node.name)
 
 
-def _entry(node: Node, entries: Entries) -> Entry | None:
+def _entry(node: Node, entries: Entries) -> WaitingNode | None:
     tx = ledger.read(SAFETY.folder, node.name)
     if tx.is_open and tx.change and not tx.change.outcome:
         return _continued(node, tx, tx.change.title)
@@ -79,7 +79,7 @@ def _entry(node: Node, entries: Entries) -> Entry | None:
     # Models lie where the stage before puts them.
     ahead = not storage.STAGE.plan(node)
     measures = all(change.measures for change in changes)
-    return Entry(node, title, in_place, measures, final, before, ahead)
+    return WaitingNode(node, title, in_place, measures, final, before, ahead)
 
 
 def _title(node: Node, before: dict[str, object] | None) -> str:
@@ -98,14 +98,14 @@ def _refusal(node: Node, title: str, entries: Entries) -> str:
     return stopped_line(str(bad), change.failed) if change else ""
 
 
-def _continued(node: Node, tx: Transaction, title: str) -> Entry | None:
+def _continued(node: Node, tx: Transaction, title: str) -> WaitingNode | None:
     """An earlier run took it out; what is left for a repair is not for this run."""
     if tx.work is Work.REPAIR:
         node.record.reprovision = tx.to_json()
         node.fail(STAGE, left_out_line(tx), outcome="quarantined")
         return None
     steps.observed(node)
-    return Entry(node, title, continues=True)
+    return WaitingNode(node, title, continues=True)
 
 
 def change(node: Node) -> None:
@@ -181,7 +181,7 @@ def _is_drained(name: str) -> bool:
     return tx.is_open and tx.state not in (State.SERVING, State.QUARANTINED)
 
 
-def _change(node: Node, entry: Entry, turns: Turns, waited: bool) -> str:
+def _change(node: Node, entry: WaitingNode, turns: Turns, waited: bool) -> str:
     """Take the node through its transaction; returns why the change was not good, if so."""
     if waited:
         node.state = None
@@ -199,7 +199,7 @@ def _change(node: Node, entry: Entry, turns: Turns, waited: bool) -> str:
         return _end(node, machine.run())
 
 
-def _found_before(node: Node, entry: Entry) -> tuple[Finding, ...]:
+def _found_before(node: Node, entry: WaitingNode) -> tuple[Finding, ...]:
     """What is wrong with it as it serves now: if it stays, the change has not made it."""
     try:
         node.spec = served.restored(node.inventory_spec, entry.before)
@@ -212,7 +212,7 @@ def _found_before(node: Node, entry: Entry) -> tuple[Finding, ...]:
         node.spec, node.state = node.inventory_spec, None
 
 
-def _begin(ledger: Ledger, entry: Entry, turns: Turns, found: Sequence[Finding]) -> None:
+def _begin(ledger: Ledger, entry: WaitingNode, turns: Turns, found: Sequence[Finding]) -> None:
     node = entry.node
     change = PlannedChange(
         title=entry.title,

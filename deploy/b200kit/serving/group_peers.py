@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from b200kit.inventory import group
 from b200kit.node.state.drift import File
-from b200kit.node.state.serving import Group
+from b200kit.node.state.serving import PeerGroup
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -18,13 +18,13 @@ UNIT = "b200-peers.service"
 _PATH = f"/etc/systemd/system/{UNIT}"
 
 
-def members(node: Node) -> Group | None:
+def members(node: Node) -> PeerGroup | None:
     """What serving.json says of the group; None without one."""
     member = group.part(node.spec.group, node.name)
     if member is None:
         return None
     peers = member.peers if member.node_rank == 0 else [member.master_addr]
-    return Group("vllm@0.service", "vllm", tuple(peers), member.headless)
+    return PeerGroup("vllm@0.service", "vllm", tuple(peers), member.headless)
 
 
 def files(node: Node, serving: str) -> list[File]:

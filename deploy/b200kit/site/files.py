@@ -9,7 +9,7 @@ from typing import Any
 from b200kit.run import known_hosts
 from b200kit.run.render import render
 from b200kit.site import plan
-from b200kit.site.plan import Asked, Seen, Value
+from b200kit.site.plan import SeenNode, SiteRequest, Value
 
 NODES, DATA = "inventories/prod.py", "inventories/group_data/prod.py"
 CONNECTION, HOSTS = "inventories/group_data/all.py", "inventories/known_hosts"
@@ -19,7 +19,11 @@ _BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE)
 
 
 def written(
-    nodes: Sequence[Seen], asked: Asked, model: Any, choices: Mapping[str, Any], hosts: str
+    nodes: Sequence[SeenNode],
+    asked: SiteRequest,
+    model: Any,
+    choices: Mapping[str, Any],
+    hosts: str,
 ) -> dict[str, str]:
     """Path to text; *hosts* is the known_hosts file as it is, whose other hosts stay."""
     shared = plan.common(nodes, choices)
@@ -38,7 +42,7 @@ def written(
     }
 
 
-def _login(node: Seen) -> dict[str, Value]:
+def _login(node: SeenNode) -> dict[str, Value]:
     login = node.login
     why = f"as ssh resolves {login.typed}"
     found = {"ssh_user": Value(login.user, why)}
@@ -49,7 +53,7 @@ def _login(node: Seen) -> dict[str, Value]:
     return found
 
 
-def _known(nodes: Sequence[Seen], text: str) -> str:
+def _known(nodes: Sequence[SeenNode], text: str) -> str:
     for node in nodes:
         name = known_hosts.name_of(node.login.hostname, node.login.port)
         if set(known_hosts.pinned(text, [name])) != set(node.keys):

@@ -15,7 +15,7 @@ from b200kit.node.state.view import StateView
 from b200kit.records.expected import observe_request
 from b200kit.run import known_hosts
 from b200kit.run.look import NotSeen, Place, observe
-from b200kit.site.plan import Login, Seen, name_of
+from b200kit.site.plan import Login, SeenNode, name_of
 from b200kit.stages.support import operating_systems
 
 # It comes to stand in a file that is executed here, and in a command that is shown: no more than a
@@ -52,7 +52,7 @@ def login(typed: str, ssh_config: str | None) -> tuple[Login, list[Path]]:
 def seen(
     way: Login, keys: tuple[str, ...], why: str, ssh_config: str | None, work: Path,
     password: str | None,
-) -> Seen:  # fmt: skip
+) -> SeenNode:  # fmt: skip
     """Look at a node that must answer with one of *keys*; raises NotUsable."""
     name = name_of(way.typed)
     config = _config(work / name.replace("/", "_"), way, keys, ssh_config)
@@ -66,7 +66,7 @@ def seen(
 
 def described(
     name: str, way: Login, keys: tuple[str, ...], why: str, state: Mapping[str, Any], hardware: str
-) -> Seen:  # fmt: skip
+) -> SeenNode:  # fmt: skip
     """What an observation says that an inventory needs; raises NotUsable."""
     if refusal := operating_systems.refusal(state):
         raise NotUsable(f"{name}: {refusal}")
@@ -77,7 +77,9 @@ def described(
     kernel = view.known(str, "host", "kernel") or ""
     if not _KERNEL.fullmatch(kernel):
         raise NotUsable(f"{name}: the release of its kernel could not be read")
-    return Seen(name, way, keys, why, system.key, hardware, kernel, f"{count} GPUs of {hardware}")
+    return SeenNode(
+        name, way, keys, why, system.key, hardware, kernel, f"{count} GPUs of {hardware}"
+    )
 
 
 def _config(

@@ -23,7 +23,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SiteRequest:
     """What the user said, and what follows from files that are there."""
 
     model: str
@@ -48,7 +48,7 @@ class Login:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenNode:
     """A node that was looked at: by whom it is known, and what it is."""
 
     name: str
@@ -66,7 +66,7 @@ def name_of(typed: str) -> str:
     return typed.rpartition("@")[2]
 
 
-def common(nodes: Sequence[Seen], choices: Mapping[str, Any]) -> dict[str, Value]:
+def common(nodes: Sequence[SeenNode], choices: Mapping[str, Any]) -> dict[str, Value]:
     """Values that all nodes have alike, in the order of the inventory."""
     found: dict[str, Value] = {}
     for key in ("system", "hardware"):
@@ -77,7 +77,9 @@ def common(nodes: Sequence[Seen], choices: Mapping[str, Any]) -> dict[str, Value
     return found
 
 
-def own(node: Seen, shared: Mapping[str, Value], choices: Mapping[str, Any]) -> dict[str, Value]:
+def own(
+    node: SeenNode, shared: Mapping[str, Value], choices: Mapping[str, Any]
+) -> dict[str, Value]:
     """Values that one node has of its own."""
     login = node.login
     found = {"ssh_hostname": Value(login.hostname, f"as ssh resolves {login.typed}")}
@@ -91,7 +93,7 @@ def own(node: Seen, shared: Mapping[str, Value], choices: Mapping[str, Any]) -> 
     return found
 
 
-def served(asked: Asked, model: Model | None, choices: Mapping[str, Any]) -> dict[str, Value]:
+def served(asked: SiteRequest, model: Model | None, choices: Mapping[str, Any]) -> dict[str, Value]:
     """What is served, from where and how; the same on every node."""
     engine = {"kind": "cuda", "version": choices["engine"]["value"]}
     found = {
@@ -118,7 +120,7 @@ def _context(model: Model | None, choices: Mapping[str, Any]) -> Value:
     return Value(wanted, "prompt, thinking and answer in tokens") if wanted else start
 
 
-def _source(asked: Asked) -> Value:
+def _source(asked: SiteRequest) -> Value:
     if asked.fingerprint is None:
         return Value("internet", "asked for: the vendors' repositories, pip's own index, the Hub")
     mirror = {
@@ -129,7 +131,7 @@ def _source(asked: Asked) -> Value:
     return Value(mirror, "asked for; the fingerprint is that of the key beside the inventory")
 
 
-def _revision(asked: Asked, model: Model | None) -> Value:
+def _revision(asked: SiteRequest, model: Model | None) -> Value:
     if asked.revision:
         return Value(asked.revision, "SHA-256 of the manifest in models/")
     make = pin_command(asked.model, model, "inventories/models")
@@ -140,6 +142,6 @@ def _chosen(choice: Mapping[str, Any]) -> Value:
     return Value(choice["value"], choice["why"])
 
 
-def _names(nodes: Sequence[Seen]) -> str:
+def _names(nodes: Sequence[SeenNode]) -> str:
     names = [node.name for node in nodes]
     return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"

@@ -27,7 +27,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.render import RenderError, render
 from b200kit.serving.gateway import haproxy_config, haproxy_lint, vllm_router
-from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Paths, Server
+from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint, Paths
 from b200kit.stages import serving
 
 UNIT = "haproxy.service"
@@ -94,7 +94,7 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
     """The node's endpoint, before its replicas."""
     weights = spec.gateway.weights or (100,) * len(layout)
     servers = [
-        Server(f"vllm{replica.replica}", f"127.0.0.1:{replica.port}", weight)
+        BackendServer(f"vllm{replica.replica}", f"127.0.0.1:{replica.port}", weight)
         for replica, weight in zip(layout, weights, strict=False)
     ]
     health = engines.get(spec.engine).health
@@ -111,7 +111,7 @@ def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> Endpoint:
     tls = f" ssl verify required ca-file {paths.nodes} sni str({{0}}) verifyhost {{0}}"
     options = tls if fleet.ca_file else ""
     servers = [
-        Server(
+        BackendServer(
             node.name,
             f"{node.address}:{node.port}",
             node.weight,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from b200kit.node.client.golden import answer as golden_answer
-from b200kit.node.client.golden.judged import HARMLESS, Found, changes
+from b200kit.node.client.golden.judged import HARMLESS, AnswersJudgement, changes
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.client.golden.replicas import answers_of
@@ -79,12 +79,12 @@ def judged(node: Node) -> dict[str, Any]:
     try:
         found = _found(node, document)
     except (OSError, RecordError, ValueError) as error:
-        found = Found("unmeasured", str(error))
+        found = AnswersJudgement("unmeasured", str(error))
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
     return changes(smoke, found)
 
 
-def _found(node: Node, document: dict[str, Any]) -> Found:
+def _found(node: Node, document: dict[str, Any]) -> AnswersJudgement:
     """Compare; where there is no reference yet, give this node's word for one.
 
     Raises OSError, RecordError and ValueError where no reference can be had.
@@ -100,7 +100,7 @@ def _found(node: Node, document: dict[str, Any]) -> Found:
     store.append(folder, name, golden.entry(key, node.name, at, list(replicas.values())))
     known = _sound(store.read(folder, name))
     found = golden.against(known, node.name, replicas, tolerance)
-    return Found("accepted", found.why) if found.outcome == "same" else found
+    return AnswersJudgement("accepted", found.why) if found.outcome == "same" else found
 
 
 def _sound(known: Record) -> Record:

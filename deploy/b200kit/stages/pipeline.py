@@ -47,7 +47,7 @@ class Checkpoint(Enum):
 
 
 @dataclass(frozen=True)
-class Step:
+class PipelineStep:
     """One step: its title in pyinfra's output, and the stage or the checkpoint."""
 
     title: str
@@ -60,44 +60,44 @@ class Step:
 
 
 SERVING = (
-    Step("Serving", serving.STAGE),
-    Step("Warm-up", warmup.STAGE),
-    Step("Gateway", gateway.STAGE),
-    Step("Events", events.STAGE),
-    Step("Watchdog", watchdog.STAGE),
-    Step("Monitoring", monitoring.STAGE),
+    PipelineStep("Serving", serving.STAGE),
+    PipelineStep("Warm-up", warmup.STAGE),
+    PipelineStep("Gateway", gateway.STAGE),
+    PipelineStep("Events", events.STAGE),
+    PipelineStep("Watchdog", watchdog.STAGE),
+    PipelineStep("Monitoring", monitoring.STAGE),
 )
 """From a proven node to one that answers requests."""
 
 MEASURING = (
-    Step("Smoke", smoke.STAGE),
-    Step("Proof", Checkpoint.PROOF),
+    PipelineStep("Smoke", smoke.STAGE),
+    PipelineStep("Proof", Checkpoint.PROOF),
 )
 """From a node that answers requests to one whose answers were measured."""
 
-AHEAD = (Step("Weights", weights.STAGE), Step("Model", weights.READY))
+AHEAD = (PipelineStep("Weights", weights.STAGE), PipelineStep("Model", weights.READY))
 """What takes longest is fetched while the node still serves, before it leaves for a change."""
 
 STEPS = (
-    Step("Ready", Checkpoint.READY),
-    Step("Host", host.STAGE),
-    Step("Settings", settings.STAGE),
-    Step("Clock and logs", clock_and_logs.STAGE),
-    Step("Storage", storage.STAGE),
-    Step("Firewall", firewall.STAGE),
+    PipelineStep("Ready", Checkpoint.READY),
+    PipelineStep("Host", host.STAGE),
+    PipelineStep("Settings", settings.STAGE),
+    PipelineStep("Clock and logs", clock_and_logs.STAGE),
+    PipelineStep("Storage", storage.STAGE),
+    PipelineStep("Firewall", firewall.STAGE),
     AHEAD[0],
-    Step("Driver", driver.STAGE),
-    Step("Reboot", Checkpoint.REBOOT),
-    Step("Fabric", fabric.STAGE),
-    Step("Containers", containers.STAGE),
-    Step("Gate unit", gate.STAGE),
-    Step("Bandwidth", bandwidth.STAGE),
-    Step("Gate", Checkpoint.GATE),
-    Step("Passport", passport.STAGE),
+    PipelineStep("Driver", driver.STAGE),
+    PipelineStep("Reboot", Checkpoint.REBOOT),
+    PipelineStep("Fabric", fabric.STAGE),
+    PipelineStep("Containers", containers.STAGE),
+    PipelineStep("Gate unit", gate.STAGE),
+    PipelineStep("Bandwidth", bandwidth.STAGE),
+    PipelineStep("Gate", Checkpoint.GATE),
+    PipelineStep("Passport", passport.STAGE),
     AHEAD[1],
     *SERVING,
     *MEASURING,
-    Step("Served", served.STAGE),
+    PipelineStep("Served", served.STAGE),
 )
 
 

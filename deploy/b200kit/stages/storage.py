@@ -20,7 +20,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.stages.serving import model_dir
 from b200kit.stages.support import raid_plan
-from b200kit.stages.support.raid_plan import Step
+from b200kit.stages.support.raid_plan import RaidStep
 from b200kit.stages.support.writable_disks import Refusal
 
 _MDADM = "/etc/mdadm/mdadm.conf.d/b200kit.conf"
@@ -100,7 +100,7 @@ def plan(node: Node) -> list[Change]:
     return changes
 
 
-def _steps(storage: Storage, state: dict[str, Any]) -> list[Step]:
+def _steps(storage: Storage, state: dict[str, Any]) -> list[RaidStep]:
     files = state.get("files")
     left = files.get(raid_plan.marker(storage)) if isinstance(files, dict) else None
     mark = left.get("sha256") if isinstance(left, dict) else None
@@ -125,7 +125,7 @@ def _rights(storage: Storage, state: dict[str, Any]) -> bool:
     return (observed.get("owner"), observed.get("mode")) != (storage.owner, storage.mode)
 
 
-def _do(node: Node, storage: Storage, step: Step) -> None:
+def _do(node: Node, storage: Storage, step: RaidStep) -> None:
     """Make one step; after one that brings a disk to light, look again and go on from there."""
     node.connected().run_logged(step.script, _LOG)
     if not step.look_again:

@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedLayout:
     """A layout that cannot be, and why, in one line."""
 
     name: str
@@ -57,13 +57,13 @@ def candidates(
     matrix: Mapping[str, Mapping[str, Any]],
     parse: Parse,
     only: Sequence[str] = (),
-) -> tuple[list[Candidate], list[Refused]]:
+) -> tuple[list[Candidate], list[RefusedLayout]]:
     """Layouts to try, the configured one first, each once; and those that cannot be."""
     found: dict[tuple[Any, ...], Candidate] = {}
     refused = []
     every = [requested(spec), *_planned(spec, catalogue, goal), *_of_matrix(spec, matrix)]
     known = {name for layout in every for name in layout.names}
-    refused += [Refused(name, f"unknown; known: {', '.join(sorted(known))}") for name in only
+    refused += [RefusedLayout(name, f"unknown; known: {', '.join(sorted(known))}") for name in only
                 if name not in known]  # fmt: skip
     for layout in every:
         name, identity = layout.names[0], tuple(layout.values.values())
@@ -76,7 +76,7 @@ def candidates(
             continue
         parsed = parse(layout.values)
         if isinstance(parsed, list):
-            refused.append(Refused(f"{layout}", f"{parsed[0].key}: {parsed[0].message}"))
+            refused.append(RefusedLayout(f"{layout}", f"{parsed[0].key}: {parsed[0].message}"))
         else:
             found[identity] = Candidate(layout, parsed)
     return list(found.values()), refused
@@ -157,14 +157,14 @@ def _of_matrix(spec: NodeSpec, matrix: Mapping[str, Mapping[str, Any]]) -> Itera
 
 def workloads(
     spec: NodeSpec, known: Mapping[str, Mapping[str, Any]], names: Sequence[str]
-) -> tuple[list[Workload], list[Refused]]:
+) -> tuple[list[Workload], list[RefusedLayout]]:
     """The loads by their names, and those that cannot be."""
     own = {"input_tokens": spec.smoke.input_tokens, "output_tokens": spec.smoke.output_tokens}
     table = {**known, "smoke": own}
     found, refused = [], []
     for name in names:
         if name not in table:
-            refused.append(Refused(name, f"unknown load; known: {', '.join(sorted(table))}"))
+            refused.append(RefusedLayout(name, f"unknown load; known: {', '.join(sorted(table))}"))
             continue
         row = table[name]
         load = Workload(name, row["input_tokens"], row["output_tokens"])
@@ -172,7 +172,7 @@ def workloads(
         total = turns * (load.input_tokens + load.output_tokens)
         if total > spec.max_model_len:
             why = f"{total} tokens a request are over max_model_len={spec.max_model_len}"
-            refused.append(Refused(name, why))
+            refused.append(RefusedLayout(name, why))
         else:
             found.append(load)
     return found, refused

@@ -26,7 +26,7 @@ MARGIN = 0.05
 
 
 @dataclass(frozen=True)
-class Result:
+class LayoutResult:
     """What a layout came to: a figure, its interval, and where it is from, in words."""
 
     layout: Layout
@@ -60,7 +60,7 @@ def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dic
     }
 
 
-def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
+def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[LayoutResult]:
     found = (
         _latency(cell)
         for cell in cells
@@ -70,7 +70,7 @@ def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
     return list({result.layout: result for result in found if result}.values())
 
 
-def _latency(cell: Cell) -> Result | None:
+def _latency(cell: Cell) -> LayoutResult | None:
     value = known_number(cell, "ours.p50_e2el_ms")
     if value is None:
         return None
@@ -81,10 +81,10 @@ def _latency(cell: Cell) -> Result | None:
     words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell['rate']:g}/s"
     other = known_number(cell, "bench.p50_e2el_ms")
     beside = f"; vllm bench serve {other:.1f} ms" if other is not None else ""
-    return Result(layout_of(cell), value, low, high, words, _evidence(cell, words + beside))
+    return LayoutResult(layout_of(cell), value, low, high, words, _evidence(cell, words + beside))
 
 
-def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
+def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[LayoutResult]:
     found = []
     for layout, workload, knee in sweeps(cells, sweep):
         if knee.rate is None:
@@ -100,7 +100,7 @@ def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
             "knee": knee.rate,
             "words": words,
         }
-        found.append(Result(layout, knee.rate, low, high, words, evidence))
+        found.append(LayoutResult(layout, knee.rate, low, high, words, evidence))
     return found
 
 
@@ -109,7 +109,7 @@ def _evidence(cell: Cell, words: str) -> dict[str, Any]:
     return {**at, "started": cell.get("started"), "words": words}
 
 
-def _alike(one: Result, best: Result) -> bool:
+def _alike(one: LayoutResult, best: LayoutResult) -> bool:
     """Whether nobody can tell it from the best."""
     if one is best:
         return True
@@ -117,7 +117,7 @@ def _alike(one: Result, best: Result) -> bool:
     return near or (one.low <= best.high and best.low <= one.high)
 
 
-def _complexity(one: Result) -> tuple[Any, ...]:
+def _complexity(one: LayoutResult) -> tuple[Any, ...]:
     layout = one.layout
     return (
         CONFIGURED not in layout.names,
@@ -128,7 +128,9 @@ def _complexity(one: Result) -> tuple[Any, ...]:
     )
 
 
-def _why(goal: str, taken: Result, ranked: Sequence[Result], alike: Sequence[Result]) -> str:
+def _why(
+    goal: str, taken: LayoutResult, ranked: Sequence[LayoutResult], alike: Sequence[LayoutResult]
+) -> str:
     text = f"goal {goal}: {taken.layout}: {taken.words}"
     others = [one for one in alike if one is not taken]
     if others:

@@ -20,7 +20,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import candidates as tuning_layouts
 from b200kit.tuning import cells as tuning
 from b200kit.tuning import choice, store
-from b200kit.tuning.candidates import Candidate, Parse, Refused
+from b200kit.tuning.candidates import Candidate, Parse, RefusedLayout
 from b200kit.tuning.cells import Cell, Layout, Load, Workload
 from b200kit.tuning.duration import Pace, total
 from b200kit.tuning.goodput_knee import Sweep, next_rate
@@ -43,7 +43,7 @@ class Plan:
     configured: NodeSpec
     candidates: list[Candidate]
     workloads: list[Workload]
-    refused: list[Refused]
+    refused: list[RefusedLayout]
     sweep: Sweep
     load: Load
     bench: bool

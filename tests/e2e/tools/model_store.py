@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.models import manifest
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 
@@ -55,8 +55,8 @@ def build(salt: bytes = b"") -> Store:
     return Store(files, manifest.revision(files["manifest.json"]))
 
 
-def _entry(name: str, content: bytes) -> Entry:
-    return Entry(name, len(content), hashlib.sha256(content).hexdigest())
+def _entry(name: str, content: bytes) -> ManifestFile:
+    return ManifestFile(name, len(content), hashlib.sha256(content).hexdigest())
 
 
 def serve(store: Store) -> ThreadingHTTPServer:

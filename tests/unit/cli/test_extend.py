@@ -74,7 +74,7 @@ def test_stage_changes_a_node_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names = (Node, Replica, DesiredState, File, Change, Stage, converge, nominal_layout)
     stage = run(example("A stage", "python"), **{n.__name__: n for n in names})["STAGE"]
     node, machine = settled(tmp_path)
-    step = pipeline.Step("Message of the day", stage)
+    step = pipeline.PipelineStep("Message of the day", stage)
     monkeypatch.setattr(pipeline, "STEPS", (*pipeline.STEPS, step))
     look(node)
     for change in stage.plan(node):

@@ -7,7 +7,7 @@ from typing import Any
 from b200kit.cli.smoke_text import lines
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
-from b200kit.node.latency.document import Found, document, each, requests
+from b200kit.node.latency.document import SmokeRun, document, each, requests
 from b200kit.node.state.serving import Objective
 from tests.messages import assert_message, lines_with
 
@@ -54,7 +54,7 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> dict[str, objec
         "cpus": "2",
         "conditions": CONDITIONS,
     }
-    return document(Found(**(values | change)))
+    return document(SmokeRun(**(values | change)))
 
 
 def test_a_run_as_it_is_printed() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import engines
-from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings
+from b200kit.engines import KINDS, METRICS, EngineGroup, EngineKind, Settings
 from b200kit.engines.flags import Version
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.node.placement.layout import Replica
@@ -19,7 +19,7 @@ from b200kit.serving.gateway import haproxy_config
 from tests.subtests import in_subtests
 
 ONE = Replica(1, (2, 3), ("GPU-2", "GPU-3"), (0,), "0-13", 8002, tp=2)
-HEAD = Group(2, 0, "10.1.0.1", 29501, "10.1.0.1", "ens1", ("10.1.0.2",))
+HEAD = EngineGroup(2, 0, "10.1.0.1", 29501, "10.1.0.1", "ens1", ("10.1.0.2",))
 FOLLOWER = replace(HEAD, node_rank=1, address="10.1.0.2", peers=("10.1.0.1",))
 
 
@@ -73,7 +73,7 @@ CASES = [(kind, version) for kind in KINDS.values() for version in versions(kind
 @in_subtests("group", [None, HEAD, FOLLOWER, replace(HEAD, join="tensor")])
 @in_subtests("numa_bind", [(), (0, 1)])
 def test_engine_is_given_only_flags_and_values_that_it_takes(
-    kind: EngineKind, version: Version, group: Group | None, numa_bind: tuple[int, ...]
+    kind: EngineKind, version: Version, group: EngineGroup | None, numa_bind: tuple[int, ...]
 ) -> None:
     if group and group.join not in kind.groups:
         return

@@ -18,7 +18,7 @@ from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import haproxy, reload
 from b200kit.serving.gateway import haproxy_config
-from b200kit.serving.gateway.haproxy_config import Endpoint, Paths, Server
+from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint, Paths
 from tests.lab.supply.programs import haproxy as program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,7 +66,7 @@ def rendered(
         share=f"{folder}/share",
     )  # fmt: skip
     shares = weights or [100] * len(ports)
-    servers = [Server(f"vllm{n}", f"127.0.0.1:{p}", w)
+    servers = [BackendServer(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
     own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
     for file in haproxy_config.files(

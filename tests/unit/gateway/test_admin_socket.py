@@ -43,8 +43,8 @@ def here(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 @pytest.mark.process
 def test_servers_are_told_with_status_sessions_and_weight(proxy: Proxy) -> None:
     assert haproxy.servers(proxy.socket) == [
-        haproxy.Server("vllm0", "UP", 0, 100),
-        haproxy.Server("vllm1", "UP", 0, 100),
+        haproxy.GatewayServer("vllm0", "UP", 0, 100),
+        haproxy.GatewayServer("vllm1", "UP", 0, 100),
     ]
 
 

@@ -17,7 +17,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.serving.gateway import haproxy
-from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Server
+from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint
 from b200kit.stages import gateway
 from tests.messages import assert_message
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
@@ -119,7 +119,9 @@ def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobod
         running(folders[0], [first]) as one,
         running(folders[1], [second]) as two,
     ):
-        servers = [Server(f"n{n}", p.url.removeprefix("http://")) for n, p in enumerate((one, two))]
+        servers = [
+            BackendServer(f"n{n}", p.url.removeprefix("http://")) for n, p in enumerate((one, two))
+        ]
         fleet = Endpoint("fleet", "127.0.0.1", port, "nodes", servers)
         with running(folders[2], [first], others=[fleet]) as proxy:
             served = Counter(
@@ -156,7 +158,9 @@ def test_fleet_takes_only_the_node_its_certificate_names(tmp_path: Path) -> None
         ) as node,
     ):
         address = node.url.removeprefix("http://")
-        servers = [Server(name, address, 100, tls.format(name)) for name in ("localhost", "other")]
+        servers = [
+            BackendServer(name, address, 100, tls.format(name)) for name in ("localhost", "other")
+        ]
         fleet = Endpoint("fleet", "127.0.0.1", port, "nodes", servers)
         with running(folders[1], [behind], others=[fleet]) as proxy:
             until(lambda: haproxy.servers(proxy.socket, "nodes")[1].status == "DOWN")

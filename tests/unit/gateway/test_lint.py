@@ -20,7 +20,7 @@ from tests.unit.nodes import connected
 @pytest.fixture(scope="module")
 def config() -> str:
     """The configuration of a plain node."""
-    servers = [haproxy_config.Server("vllm0", "127.0.0.1:8001")]
+    servers = [haproxy_config.BackendServer("vllm0", "127.0.0.1:8001")]
     endpoint = haproxy_config.Endpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
     files = haproxy_config.files(Gateway(), [endpoint], {})
     return files[0].content.decode()

@@ -16,7 +16,7 @@ import pytest
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.serving_config import Serving, load
 from b200kit.node.serving.gateway import rolling_restart, rolling_steps
-from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer
 from b200kit.node.serving.gateway.rolling_restart import interrupted_first, left_behind
 from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, RollingRestart
 from b200kit.node.state.serving import Replica, RollingRestartPlan
@@ -34,12 +34,12 @@ class Memory(Gateway):
     sessions: dict[str, list[int]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[GatewayServer]:
         """Sessions are those of a list, the last one for ever."""
         found = []
         for name, status in self.status.items():
             left = self.sessions.get(name, [0])
-            found.append(Server(name, status, left.pop(0) if len(left) > 1 else left[0]))
+            found.append(GatewayServer(name, status, left.pop(0) if len(left) > 1 else left[0]))
         return found
 
     def drained(self, name: str) -> bool:

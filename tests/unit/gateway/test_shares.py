@@ -18,7 +18,7 @@ from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.secrets import Secret
 from b200kit.node.proof import share_answer
 from b200kit.node.serving.gateway import drain, haproxy
-from b200kit.serving.gateway.haproxy_config import Endpoint, Server
+from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
 
@@ -86,7 +86,7 @@ def fleet(
             behind = stack.enter_context(mock("1", "1", "2", name))
             node = stack.enter_context(running(folder, [behind], share_port=asked, **more))
             address = node.url.removeprefix("http://")
-            servers.append(Server(name, address, 100, options, asked))
+            servers.append(BackendServer(name, address, 100, options, asked))
         endpoint = Endpoint("fleet", "127.0.0.1", port, "nodes", servers, floor=FLOOR)
         folder = tmp_path_factory.mktemp("fleet")
         yield Fleet(stack.enter_context(running(folder, [1], others=[endpoint])), port, says)

@@ -23,7 +23,7 @@ from b200kit.monitoring.targets import Member
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import command, exposition
-from b200kit.node.metrics.families import Events, Known, families
+from b200kit.node.metrics.families import Events, MetricsInput, families
 from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
@@ -72,7 +72,7 @@ class Monitored:
     gateway: str
 
     def tell(self, **changes: Any) -> None:
-        """Write the page of a node that is well, but for some fields of `Known`, of this moment."""
+        """Write the page of a node that is well, but for some fields of `MetricsInput`, of this moment."""
         known = well(time.time())
         notes = {**known.notes, **changes.pop("notes", {})}
         self.write(exposition.text(families(replace(known, notes=notes, **changes))))
@@ -114,7 +114,7 @@ def _replace(path: Path, text: str) -> None:
     whole.replace(path)
 
 
-def well(now: float) -> Known:
+def well(now: float) -> MetricsInput:
     """A node that serves under a proof."""
     last = {"at": stamp(now)}
     standings = {str(n): {**nodes.standing(), "last": last} for n in (0, 1)}

@@ -11,10 +11,10 @@ import pytest
 from b200kit.node import standing
 from b200kit.node.lib import managed_files
 from b200kit.node.serving.gateway import haproxy
-from b200kit.node.serving.gateway.haproxy import HAProxyError, Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer, HAProxyError
 
 SERVING = {"replicas": [{"index": 0, "uuids": ["a", "b"]}, {"index": 1, "uuids": ["c"]}]}
-ROTATION = [Server("vllm0", "UP", 3), Server("vllm1", "DRAIN", 0)]
+ROTATION = [GatewayServer("vllm0", "UP", 3), GatewayServer("vllm1", "DRAIN", 0)]
 
 
 def replicas(serving: Any, rotation: Any) -> Any:

@@ -73,7 +73,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
 def prepared(hosts: list[Any]) -> list[Node]:
     """The nodes of these hosts."""
     state: Any = SimpleNamespace(inventory=hosts)
-    alike = preflight.Alike(state)
+    alike = preflight.SpecCache(state)
     found = [alike.node(one) for one in hosts]
     assert all(isinstance(node, Node) for node in found), found
     return [node for node in found if isinstance(node, Node)]

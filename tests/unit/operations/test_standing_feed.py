@@ -10,9 +10,9 @@ import pytest
 
 from b200kit.operations import standing_feed
 from b200kit.operations.standing_feed import Feed, aged, answered
-from b200kit.report.content.now.node import Known
+from b200kit.report.content.now.node import NodeAnswer
 
-NEW = Known(since=100.0)
+NEW = NodeAnswer(since=100.0)
 
 
 def test_an_answer_replaces_what_was_known_and_a_failure_keeps_when_it_was_read() -> None:

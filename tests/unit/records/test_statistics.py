@@ -13,7 +13,7 @@ import pytest
 from b200kit.records import statistics
 from b200kit.records.groups import LEAST
 from b200kit.records.metrics import Measured
-from b200kit.records.statistics import Comparison, Outcome, modes, spread
+from b200kit.records.statistics import Comparison, ComparisonOutcome, modes, spread
 from b200kit.records.student_t import inside, quantile
 from tests.subtests import in_subtests
 from tests.unit.records import runs
@@ -122,7 +122,7 @@ def test_less_than_the_margin_is_not_slower_however_alike_the_accepted_runs_are(
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (10, 0), (10, LEAST - 1), (LEAST - 1, 10)])
 def test_too_few_runs_are_never_the_same(before: int, after: int) -> None:
     found = compare(runs.days(1, before, 0.0001), runs.days(2, after, 0.0001))
-    assert found.outcome is Outcome.UNCLEAR
+    assert found.outcome is ComparisonOutcome.UNCLEAR
     assert f"{before} accepted and {after} newer" in found.why
 
 
@@ -130,7 +130,7 @@ def test_one_metric_alone_makes_it_different() -> None:
     before, after = runs.days(1, 10, 0.01), runs.days(2, 10, 0.01)
     worse = [{**run, "ttft": run["ttft"] * 1.2} for run in after]
     found = compare(before, worse)
-    assert (found.outcome, found.slower) == (Outcome.DIFFERENT, ("ttft",))
+    assert (found.outcome, found.slower) == (ComparisonOutcome.DIFFERENT, ("ttft",))
     assert found.why.startswith("TTFT +")
 
 
@@ -138,19 +138,19 @@ def test_a_metric_that_a_run_lacks_keeps_it_from_being_the_same() -> None:
     before, after = runs.days(1, 10, 0.005), runs.days(2, 10, 0.005)
     del after[3]["itl"]
     found = compare(before, after)
-    assert found.outcome is Outcome.UNCLEAR
+    assert found.outcome is ComparisonOutcome.UNCLEAR
     assert "ITL" in found.why
 
 
 def test_runs_without_a_common_metric_are_unclear() -> None:
-    assert compare([{"ttft": 1.0}] * 5, [{"itl": 1.0}] * 5).outcome is Outcome.UNCLEAR
+    assert compare([{"ttft": 1.0}] * 5, [{"itl": 1.0}] * 5).outcome is ComparisonOutcome.UNCLEAR
 
 
 def test_identical_medians_are_the_same_and_shifted_ones_different() -> None:
     flat = [dict(runs.BASE)] * 6
-    assert compare(flat, flat).outcome is Outcome.SAME
+    assert compare(flat, flat).outcome is ComparisonOutcome.SAME
     slow = [{metric: value * 1.08 for metric, value in runs.BASE.items()}] * 6
-    assert compare(flat, slow).outcome is Outcome.DIFFERENT
+    assert compare(flat, slow).outcome is ComparisonOutcome.DIFFERENT
 
 
 def test_two_modes_are_flagged_and_never_the_same() -> None:
@@ -159,7 +159,7 @@ def test_two_modes_are_flagged_and_never_the_same() -> None:
         run["ttft"] *= 1.5
     found = compare(before, after)
     ttft = found.metrics[0]
-    assert found.outcome is Outcome.UNCLEAR
+    assert found.outcome is ComparisonOutcome.UNCLEAR
     assert [count for count, _ in ttft.after.modes] == [8, 2]
     assert "two modes (8 near" in found.why
 

@@ -12,7 +12,7 @@ from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.content.now.node import Known, Planned
+from b200kit.report.content.now.node import NodeAnswer, Planned
 
 Json = dict[str, Any]
 NOW = timestamp.parse("2026-11-25T09:18:12Z").timestamp()
@@ -85,13 +85,13 @@ def held(node: str) -> Json:
     )  # fmt: skip
 
 
-def known(document: object, **changed: Any) -> Known:
+def known(document: object, **changed: Any) -> NodeAnswer:
     """An answer of two seconds ago."""
-    return replace(Known(document, NOW - 2, since=NOW - 900), **changed)
+    return replace(NodeAnswer(document, NOW - 2, since=NOW - 900), **changed)
 
 
 def fleet(
-    nodes: dict[str, Known],
+    nodes: dict[str, NodeAnswer],
     planned: dict[str, Planned] | None = None,
     rollouts: tuple[str, ...] = (),
 ) -> FleetNow:

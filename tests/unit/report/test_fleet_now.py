@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.content.now.node import Known, Planned
+from b200kit.report.content.now.node import NodeAnswer, Planned
 from tests.unit.report import fleets
 from tests.unit.report.fleets import fault, held, kept, known, look, proof, replica, stamp, standing
 
@@ -115,7 +115,7 @@ def test_a_node_that_does_not_answer_serves_nothing_that_is_known() -> None:
     assert (words(found), found.exit_code) == (["not read"], 2)
     assert (found.proven, found.serving, found.unread) == ((0, 0), 0, 1)
     assert found.rows[0].points[0].age_s == 260
-    never = fleet_now({"n1": Known(since=fleets.NOW - 5)}, {}, (), fleets.NOW, 10.0)
+    never = fleet_now({"n1": NodeAnswer(since=fleets.NOW - 5)}, {}, (), fleets.NOW, 10.0)
     assert (words(never), never.exit_code) == (["not read"], 2)
 
 

@@ -258,7 +258,7 @@ def test_level_that_nobody_configured_stops_the_run_which_goes_on_once_somebody_
 
 @in_subtests("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
 def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
-    step: states.Step,
+    step: states.Transition,
 ) -> None:
     names = {entry.start for entry in states.TABLE}
     assert {step.end, step.back} <= names

@@ -42,7 +42,7 @@ def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
     node, _ = nodes.bare(tmp_path)
     ran: list[str] = []
 
-    def run_now(node: Node, step: pipeline.Step) -> None:
+    def run_now(node: Node, step: pipeline.PipelineStep) -> None:
         ran.append(step.name)
         if len(ran) > len(pipeline.STEPS):
             node.record.outcome = "red"
@@ -62,7 +62,7 @@ def test_node_that_was_rebooted_on_the_way_is_admitted_to_its_new_boot(
     node.record.state = {"host": {"boot_id": "one"}}
     called: list[str] = []
 
-    def run_now(node: Node, step: pipeline.Step) -> None:
+    def run_now(node: Node, step: pipeline.PipelineStep) -> None:
         called.append(step.name)
         if step.run is pipeline.Checkpoint.REBOOT:
             node.record.state = {"host": {"boot_id": "two"}}

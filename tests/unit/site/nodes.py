@@ -8,10 +8,10 @@ from typing import Any
 import yaml
 
 from b200kit.cli import init
-from b200kit.site.plan import Asked, Login, Seen
+from b200kit.site.plan import Login, SeenNode, SiteRequest
 
 CHOICES: dict[str, Any] = yaml.safe_load(init._CHOICES.read_text(encoding="utf-8"))
-ASKED = Asked("llama-3.3-70b-fp8", "balanced", "internet")
+ASKED = SiteRequest("llama-3.3-70b-fp8", "balanced", "internet")
 
 
 def key(letter: str) -> str:
@@ -21,7 +21,7 @@ def key(letter: str) -> str:
     return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
 
 
-def node(name: str, **changes: Any) -> Seen:
+def node(name: str, **changes: Any) -> SeenNode:
     """A bare Debian 12 node that was looked at as root."""
     login = changes.pop("login", Login(name, f"{name}.example.internal", "root"))
     said: dict[str, Any] = {
@@ -29,4 +29,4 @@ def node(name: str, **changes: Any) -> Seen:
         "system": "debian12", "hardware": "hgx-b200", "kernel": "6.1.0-31-amd64",
         "gpus": "8 GPUs of hgx-b200",
     }  # fmt: skip
-    return Seen(name=name, login=login, **(said | changes))
+    return SeenNode(name=name, login=login, **(said | changes))

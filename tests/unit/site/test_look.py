@@ -8,13 +8,13 @@ import pytest
 
 from b200kit.site import look
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Login, Seen
+from b200kit.site.plan import Login, SeenNode
 from tests.unit.site.nodes import key
 
 RELEASE = {"id": "debian", "version_id": "12", "pretty": "Debian 12"}
 
 
-def described(**host: Any) -> Seen:
+def described(**host: Any) -> SeenNode:
     """A node that says this of itself."""
     state = {"host": {"os": RELEASE, "arch": "x86_64", **host}, "pci": {"gpus": [{}, {}]}}
     way = Login("n01", "n01.example.internal", "root")

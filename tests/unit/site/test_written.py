@@ -16,7 +16,7 @@ from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.operations import mirror_needs
 from b200kit.run import known_hosts
 from b200kit.site import files, plan, proposal
-from b200kit.site.plan import Asked, Login, Seen
+from b200kit.site.plan import Login, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from tests.messages import assert_message
 from tests.unit.site.nodes import ASKED, CHOICES, key, node
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MODEL = load.load().models[ASKED.model]
 
 
-def text(nodes: Sequence[Seen], asked: Asked = ASKED, hosts: str = "") -> dict[str, str]:
+def text(nodes: Sequence[SeenNode], asked: SiteRequest = ASKED, hosts: str = "") -> dict[str, str]:
     """The files for some nodes."""
     return files.written(nodes, asked, MODEL, CHOICES, hosts)
 
@@ -73,13 +73,13 @@ def test_every_choice_there_is_passes_the_rules(tmp_path: Path) -> None:
     assert CHOICES["drivers"].keys() == set(SYSTEMS)
     assert CHOICES["smoke"].keys() == set(GOALS)
     for goal in GOALS:
-        values = data(text([node("n01")], Asked(ASKED.model, goal, "internet")), tmp_path)
+        values = data(text([node("n01")], SiteRequest(ASKED.model, goal, "internet")), tmp_path)
         assert (values["goal"], values["source"]) == (goal, "internet")
 
 
 @pytest.mark.process
 def test_site_with_a_mirror_is_one_that_a_mirror_can_be_built_for(tmp_path: Path) -> None:
-    asked = Asked(
+    asked = SiteRequest(
         ASKED.model, "latency", "http://10.0.0.1:8081", "10.0.0.2", VENDOR_FINGERPRINT, "a" * 64
     )
     proposal.write(tmp_path, text([node("n01"), node("n02", system="debian13")], asked), {})

@@ -14,7 +14,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib.documents import unstructure
 from b200kit.tuning import candidates, fragment, plan
 from b200kit.tuning import cells as tuning
-from b200kit.tuning.candidates import Refused
+from b200kit.tuning.candidates import RefusedLayout
 from b200kit.tuning.cells import Cell, Layout, Load, Workload
 from b200kit.tuning.choice import choose
 from b200kit.tuning.duration import Pace, total
@@ -46,7 +46,7 @@ def spec(**changes: object) -> NodeSpec:
 
 def tried(
     asked: NodeSpec, goal: str = "latency", only: tuple[str, ...] = ()
-) -> tuple[dict[str, Layout], list[Refused]]:
+) -> tuple[dict[str, Layout], list[RefusedLayout]]:
     """Candidates by their names, and what is refused."""
     matrix = plan.matrix()["layouts"]
     found, refused = candidates.candidates(asked, catalogue.load(), goal, matrix, parse, only)

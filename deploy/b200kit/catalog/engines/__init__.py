@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from b200kit.catalog import shipped
-from b200kit.engines.flags import Advisory, Known, Version, numbers, version
+from b200kit.engines.flags import Advisory, EngineKnowledge, Version, numbers, version
 from b200kit.engines.levers import Lever
 
 DIRECTORY = Path(__file__).parent
@@ -23,12 +23,12 @@ _ADVISORIES = DIRECTORY / "advisories.yaml"
 
 
 @cache
-def load() -> dict[str, Known]:
+def load() -> dict[str, EngineKnowledge]:
     """Everything known, by the engine's name."""
     advisories = shipped.read(_ADVISORIES)
     versions = [_version(path) for path in DIRECTORY.glob("*-[0-9]*.yaml")]
     return {
-        name: Known(
+        name: EngineKnowledge(
             versions={v.version: v for v in _ordered(versions) if v.engine == name},
             advisories=tuple(Advisory(**entry) for entry in entries),
             levers=tuple(map(_lever, _levers(name)["levers"])),

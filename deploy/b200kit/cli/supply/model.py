@@ -14,7 +14,7 @@ from b200kit.catalog import load
 from b200kit.cli.command import Command, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
-from b200kit.node.weights.manifest import Entry, ManifestError, parse, size_text
+from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse, size_text
 from b200kit.node.weights.source import Source
 from b200kit.run import console
 from b200kit.supply.models import checkpoint, directory, hub, manifest, publish
@@ -44,7 +44,7 @@ class _Model:
     """A model that is to be published or pinned: its manifest, and where its files are."""
 
     raw: bytes
-    entries: Sequence[Entry]
+    entries: Sequence[ManifestFile]
     source: Source
     read: Read
 
@@ -168,7 +168,7 @@ def _of_hub(origin: Origin, without: Collection[str], pickles: Collection[str]) 
     )
 
 
-def _check(entries: Sequence[Entry], read: Read, pickles: Collection[str]) -> None:
+def _check(entries: Sequence[ManifestFile], read: Read, pickles: Collection[str]) -> None:
     found = checkpoint.report({each.path: each.size for each in entries}, read, pickles)
     console.err(*(f"note: {line}" for line in found.notes))
     _refuse(found.problems)

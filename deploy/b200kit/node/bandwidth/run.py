@@ -33,7 +33,7 @@ from b200kit.node.state.view import StateView, Unread
 REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
 
 
-class Refused(Exception):
+class BandwidthRefused(Exception):
     """Why nothing can be measured now."""
 
 
@@ -106,9 +106,9 @@ def node() -> dict[str, Any]:
         driver = state.text("nvml", "driver_version")
         uuids = [gpu.text("uuid") for gpu in state.gpus]
     except Unread as error:
-        raise Refused(f"NVML does not answer: {error}") from None
+        raise BandwidthRefused(f"NVML does not answer: {error}") from None
     if not uuids:
-        raise Refused("NVML lists no GPU")
+        raise BandwidthRefused("NVML lists no GPU")
     boot = readings.text("/proc/sys/kernel/random/boot_id")
     return {"boot_id": boot, "driver_version": driver, "gpu_uuids": uuids}
 
@@ -118,11 +118,11 @@ def refuse_beside_replicas() -> None:
     try:
         lines = readings.command(REPLICAS).splitlines()
     except OSError as error:
-        raise Refused(f"whether a replica serves is unknown: {error}") from None
+        raise BandwidthRefused(f"whether a replica serves is unknown: {error}") from None
     words = [line.split() for line in lines]
     running = [w[0] for w in words if len(w) > 2 and w[2] not in ("inactive", "failed")]
     if running:
-        raise Refused(f"{', '.join(running)} must be stopped first")
+        raise BandwidthRefused(f"{', '.join(running)} must be stopped first")
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def alone(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Refused("another measurement is at work") from None
+            raise BandwidthRefused("another measurement is at work") from None
         yield
 
 
@@ -159,7 +159,7 @@ def main(args: list[str]) -> int:
             document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": timestamp.now()}
             content = json.dumps(document, indent=1, sort_keys=True)
             durable_files.replace(STATE_DIRECTORY / "bandwidth.json", content)
-    except (Refused, OSError) as error:
+    except (BandwidthRefused, OSError) as error:
         print(f"bandwidth: not measured: {error}", file=sys.stderr)
         return 2
     if options.json:

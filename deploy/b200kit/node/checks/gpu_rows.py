@@ -19,7 +19,7 @@ from b200kit.node.state.view import GpuView, StateView
 
 
 @dataclass(frozen=True)
-class Row:
+class GpuCheck:
     """One check: id, dotted path of the reading, name of the expectation, words, action.
 
     `on_node`: what its fault means where all GPUs show it.
@@ -66,7 +66,7 @@ class Row:
         return each_gpu(state, check_gpu, passed(self.all_good(expected), expected))
 
 
-class Floor(Row):
+class Floor(GpuCheck):
     """A number that is not below an expectation; `text` is what is counted."""
 
     @property
@@ -87,7 +87,7 @@ class Floor(Row):
         return f"{self.text} is at least {expected.text}"
 
 
-class Limit(Row):
+class Limit(GpuCheck):
     """A count that is not above an expectation; `text` is what is counted."""
 
     @property
@@ -109,14 +109,14 @@ class Limit(Row):
         return f"{self.text}: at most {expected.text} on every GPU"
 
 
-class Flag(Row):
+class Flag(GpuCheck):
     """A flag that is as expected; `text` is what a GPU is or has where it is not."""
 
     kind: ClassVar[type[int]] = bool
 
 
 @dataclass(frozen=True)
-class Code(Row):
+class Code(GpuCheck):
     """A number with a meaning that is the expected one; `text` is what the number is."""
 
     bad: Callable[[int], str]
@@ -139,13 +139,13 @@ class Code(Row):
         return self.good
 
 
-def register(rows: Iterable[Row]) -> None:
+def register(rows: Iterable[GpuCheck]) -> None:
     """Make each row a check."""
     for row in rows:
         check(row.id, row.on_node)(_check(row))
 
 
-def _check(row: Row) -> Check:
+def _check(row: GpuCheck) -> Check:
     def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
         return row.findings(expect, state)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from b200kit.node.facts import containers
 from b200kit.node.facts.docker import PATH
 from b200kit.node.lib import user_file
-from b200kit.node.lib.user_file import Refused
+from b200kit.node.lib.user_file import FileRefused
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 # Name of the CRI plugin in a file of that version (containerd docs/PLUGINS.md).
@@ -35,7 +35,7 @@ def main(args: list[str]) -> int:
     document = json.load(sys.stdin)
     try:
         changed = switch_on(containers.CONTAINERD_CONFIG, document.get("markers", []))
-    except Refused as refused:
+    except FileRefused as refused:
         print(user_file.message(refused), file=sys.stderr)
         return 1
     print(json.dumps({"changed": changed}))
@@ -46,12 +46,12 @@ def switch_on(path: Path, markers: list[str]) -> list[str]:
     """Switch CDI on; the keys that changed, [] when it is on. Raises Refused."""
     program = shutil.which("containerd", path=PATH)
     if program is None:
-        raise Refused(f"{path}: containerd is not installed")
+        raise FileRefused(f"{path}: containerd is not installed")
     text = user_file.read(path)
     before = _dump(program, path, None)
     settings = containers.cri_settings(before)
     if settings is None:
-        raise Refused(
+        raise FileRefused(
             f"{path}: it disables the CRI plugin (disabled_plugins); take it out of there"
         )
     desired = _desired(settings)
@@ -81,7 +81,7 @@ def _version(text: str | None, dumped: str, path: Path) -> str:
     found = re.search(r"^\s*version\s*=\s*(\d+)", source, re.MULTILINE)
     version = found[1] if found else "1"
     if version not in _SECTION:
-        raise Refused(
+        raise FileRefused(
             f"{path}: its format is version {version}; "
             "make it version 2 or newer (`containerd config migrate`)"
         )
@@ -126,7 +126,7 @@ def _verify(program: str, path: Path, content: str, before: str, hint: str) -> N
         after = _dump(program, path, Path(trial.name), f"what it would become; {hint}")
     settings = containers.cri_settings(after)
     if settings is None or _desired(settings) or _others(after) != _others(before):
-        raise Refused(f"{path}: CDI cannot be switched on without changing more; {hint}")
+        raise FileRefused(f"{path}: CDI cannot be switched on without changing more; {hint}")
 
 
 def _hint(version: str, desired: dict[str, str]) -> str:
@@ -144,4 +144,4 @@ def _dump(program: str, path: Path, trial: Path | None, what: str = "it") -> str
         return containers.dump(program, trial)
     except OSError as error:
         output = str(error).rpartition("TOML: ")[2]
-        raise Refused(f"{path}: containerd refuses {what}: {output}") from None
+        raise FileRefused(f"{path}: containerd refuses {what}: {output}") from None

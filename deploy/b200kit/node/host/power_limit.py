@@ -21,7 +21,7 @@ from b200kit.node.facts.nvml.call import words
 DEFAULT = "default"
 
 
-class Refused(Exception):
+class PowerLimitRefused(Exception):
     """Why a GPU does not have the limit, in one line."""
 
 
@@ -50,7 +50,7 @@ class Gpu:
         n.nvmlDeviceSetPowerManagementLimit(self.handle, self.limit_mw)
         kept = n.nvmlDeviceGetPowerManagementLimit(self.handle)
         if kept != self.limit_mw:
-            raise Refused(f"it kept {kept / 1000:g} W")
+            raise PowerLimitRefused(f"it kept {kept / 1000:g} W")
         return True
 
 
@@ -88,7 +88,7 @@ def faults(word: str) -> Iterator[str]:
         try:
             done = "set" if gpu.set() else "as it was"
             print(f"power-limit: GPU {gpu.index}: {gpu.limit_mw / 1000:g} W, {done}")
-        except (n.NVMLError, Refused) as error:
+        except (n.NVMLError, PowerLimitRefused) as error:
             why = words(error) if isinstance(error, n.NVMLError) else str(error)
             yield f"GPU {gpu.index}: {why}"
 

@@ -30,7 +30,7 @@ MOST_REQUESTS = 2000
 
 
 @dataclass(frozen=True)
-class Found:
+class SmokeRun:
     """A smoke run that is over.
 
     paths: runs by name, the main one first; none when no load was sent.
@@ -63,7 +63,7 @@ class Found:
         return next(iter(self.paths.values()), Run(()))
 
 
-def document(found: Found) -> dict[str, object]:
+def document(found: SmokeRun) -> dict[str, object]:
     """The whole document, its verdict first."""
     main = found.main
     judged = smoke_verdict.judge(
@@ -104,7 +104,7 @@ def document(found: Found) -> dict[str, object]:
     }
 
 
-def replicas(found: Found) -> dict[str, object] | None:
+def replicas(found: SmokeRun) -> dict[str, object] | None:
     """Each replica against the others; None where they were not compared."""
     compared = found.low_load.comparison(found.paths) if found.low_load else None
     return compared.document() if compared else None

@@ -29,7 +29,7 @@ from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency import gateway_cpu_wait as gateway_wait
 from b200kit.node.latency import other_requests
-from b200kit.node.latency.document import Found
+from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
@@ -181,7 +181,7 @@ class Smoke:
         """The whole smoke document."""
         factor = self.plan.cpu_wait_limit_factor
         return smoke_document.document(
-            Found(
+            SmokeRun(
                 taken_at=timestamp.now(),
                 paths=self.paths,
                 objective=self.plan.goodput,

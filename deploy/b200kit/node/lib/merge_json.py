@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import documents, user_file
-from b200kit.node.lib.user_file import Refused
+from b200kit.node.lib.user_file import FileRefused
 
 Object = dict[str, Any]
 
@@ -26,7 +26,7 @@ def main(args: list[str]) -> int:
     document = json.load(sys.stdin)
     try:
         changed = merge_file(document)
-    except Refused as refused:
+    except FileRefused as refused:
         print(user_file.message(refused), file=sys.stderr)
         return 1
     print(json.dumps({"changed": changed}))
@@ -57,9 +57,9 @@ def parse(path: Path, text: str) -> Object:
     try:
         content = documents.parse(text, documents.LARGE)
     except documents.Malformed as error:
-        raise Refused(f"{path}: it is no JSON: {error}") from None
+        raise FileRefused(f"{path}: it is no JSON: {error}") from None
     if not isinstance(content, dict):
-        raise Refused(f"{path}: it is {type(content).__name__}, no JSON object")
+        raise FileRefused(f"{path}: it is {type(content).__name__}, no JSON object")
     return content
 
 
@@ -71,7 +71,7 @@ def merge(content: Object, desired: Object, path: Path, above: str = "") -> list
         if isinstance(value, dict):
             inner = content.setdefault(key, {})
             if not isinstance(inner, dict):
-                raise Refused(f"{path}: {name} is no object")
+                raise FileRefused(f"{path}: {name} is no object")
             changed += merge(inner, value, path, f"{name}.")
         elif key not in content or content[key] != value or type(content[key]) is not type(value):
             content[key] = value
@@ -86,7 +86,7 @@ def extend(content: Object, desired: dict[str, list[Any]], path: Path) -> list[s
         if key not in content:
             continue
         if not isinstance(content[key], list):
-            raise Refused(f"{path}: {key} is no list")
+            raise FileRefused(f"{path}: {key} is no list")
         missing = [entry for entry in entries if entry not in content[key]]
         if missing:
             content[key] += missing

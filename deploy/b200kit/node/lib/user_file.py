@@ -17,7 +17,7 @@ from b200kit.node.lib.readings import command
 BACKUPS = Path("/var/lib/b200kit/backup")
 
 
-class Refused(Exception):
+class FileRefused(Exception):
     """Why a file is left as it is, in one line that begins with its path."""
 
 
@@ -28,17 +28,17 @@ def read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise Refused(f"{path}: it is a link to {os.readlink(path)}")
+        raise FileRefused(f"{path}: it is a link to {os.readlink(path)}")
     if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"{path}: it is no plain file")
+        raise FileRefused(f"{path}: it is no plain file")
     if status.st_uid != os.geteuid():
-        raise Refused(f"{path}: it belongs to {managed_files.owner(status)}, not to root")
+        raise FileRefused(f"{path}: it belongs to {managed_files.owner(status)}, not to root")
     if managed_files.owner(status).rpartition(":")[2].isdigit():
-        raise Refused(f"{path}: its group {status.st_gid} has no name")
+        raise FileRefused(f"{path}: its group {status.st_gid} has no name")
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused(f"{path}: {error}") from None
+        raise FileRefused(f"{path}: {error}") from None
 
 
 def replace(path: Path, content: str, markers: Iterable[str], check: list[str]) -> None:
@@ -69,7 +69,7 @@ def _accepted(path: Path, data: bytes, check: list[str]) -> None:
         try:
             command([*check, trial.name])
         except OSError as error:
-            raise Refused(f"{path}: what it would become is refused: {error}") from None
+            raise FileRefused(f"{path}: what it would become is refused: {error}") from None
 
 
 def _keep(path: Path) -> None:
@@ -79,6 +79,6 @@ def _keep(path: Path) -> None:
         durable_files.replace(backup, path.read_bytes(), *_rights(path))
 
 
-def message(refused: Refused) -> str:
+def message(refused: FileRefused) -> str:
     """The one line for standard error."""
     return f"b200kit: {' '.join(str(refused).split())}; nothing was changed"

@@ -48,7 +48,7 @@ _DEVICE = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
 
 
-class Refused(Exception):
+class ResetRefused(Exception):
     """Why it goes no further, in one line; what was stopped runs again."""
 
 
@@ -103,7 +103,7 @@ class Recipe:
         finally:
             failed = self._start()
         if failed:
-            raise Refused("; ".join(failed))
+            raise ResetRefused("; ".join(failed))
         output = f"{self._told(reset)}; {wait()}"
         self.keep("done", output=output)
         return output
@@ -117,7 +117,7 @@ class Recipe:
         for unit in (unit for unit in STOP if unit in self.saved["units"]):
             done = self.run("systemctl", "stop", unit)
             if done.returncode:
-                raise Refused(f"{unit} does not stop: {last_line(done)}")
+                raise ResetRefused(f"{unit} does not stop: {last_line(done)}")
 
     def _start(self) -> list[str]:
         """In order; what those say that do not start, when the others were tried, too."""
@@ -133,11 +133,13 @@ class Recipe:
         if (self.modules / DISPLAY_MODULE).exists():
             done = self.run("modprobe", "-r", DISPLAY_MODULE)
             if done.returncode:
-                raise Refused(f"{DISPLAY_MODULE} is in use, so no GPU was reset: {last_line(done)}")
+                raise ResetRefused(
+                    f"{DISPLAY_MODULE} is in use, so no GPU was reset: {last_line(done)}"
+                )
         end = time.monotonic() + SETTLE_S
         while held := sorted(set(holders(self.proc))):
             if time.monotonic() > end:
-                raise Refused(f"no GPU was reset, for they are in use: {'; '.join(held)}")
+                raise ResetRefused(f"no GPU was reset, for they are in use: {'; '.join(held)}")
             time.sleep(0.2)
 
     def _reset(self) -> None:
@@ -146,7 +148,7 @@ class Recipe:
         done = self.run("nvidia-smi", "-r", timeout=RESET_WITHIN_S)
         if done.returncode:
             self.keep("begun")
-            raise Refused(f"nvidia-smi -r: {last_line(done)}")
+            raise ResetRefused(f"nvidia-smi -r: {last_line(done)}")
         self.keep("reset")
 
     def _told(self, reset: bool) -> str:
@@ -199,7 +201,7 @@ def main(args: list[str]) -> int:
     end = time.monotonic() + options.deadline
     try:
         print(recipe.through(options.how == "reset", lambda: fabric(end)))
-    except (Refused, OSError) as error:
+    except (ResetRefused, OSError) as error:
         print(f"gpu-daemons: {error}", file=sys.stderr)
         return 1
     return 0

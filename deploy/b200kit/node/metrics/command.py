@@ -23,7 +23,7 @@ from b200kit.node.events.spool import Spool
 from b200kit.node.lib import boot_clock, durable_files, managed_files
 from b200kit.node.lib.readings import attempt
 from b200kit.node.metrics import exposition
-from b200kit.node.metrics.families import Events, Known, families
+from b200kit.node.metrics.families import Events, MetricsInput, families
 from b200kit.node.proof import share_answer
 
 FILE = Path("/run/b200kit/metrics.prom")
@@ -35,10 +35,10 @@ _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_OF_A_REQUEST = 65536
 
 
-def known(serving: Path, looks: Mapping[str, int], tolerance: float) -> Known:
+def known(serving: Path, looks: Mapping[str, int], tolerance: float) -> MetricsInput:
     """Everything that this node knows now."""
     notes = managed_files.notes()
-    return Known(
+    return MetricsInput(
         now=time.time(),
         boot_s=boot_clock.seconds(),
         version=b200kit.__version__,

@@ -51,7 +51,7 @@ class Events(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class MetricsInput:
     """Everything that is known on a node at one moment.
 
     now: seconds since the epoch; boot_s: since the boot. notes: as in the observation. replicas:
@@ -89,7 +89,7 @@ class Known:
         return documents.understood(Proof, self.proof)
 
 
-def families(known: Known) -> list[Family]:
+def families(known: MetricsInput) -> list[Family]:
     """Every metric of a node, in a fixed order."""
     parts = (_head, _readings, _faults, _replicas, _proof, _events, _record, _gpus)
     return [family for part in parts for family in part(known)]
@@ -99,7 +99,7 @@ def _one(name: str, text: str, value: float, **labels: object) -> Family:
     return Family(f"b200_{name}", text, ((labels, float(value)),))
 
 
-def _head(known: Known) -> Iterator[Family]:
+def _head(known: MetricsInput) -> Iterator[Family]:
     yield _one("build_info", "Version of b200kit's node program.", 1, version=known.version)
     marked, quarantined = (known.notes.get(n) is not None for n in ("watchdog_mark", "quarantine"))
     in_service = known.look is not None and known.look.in_service and not quarantined
@@ -115,7 +115,7 @@ def _head(known: Known) -> Iterator[Family]:
     yield Family("b200_looks_total", text, looks, "counter")
 
 
-def _readings(known: Known) -> Iterator[Family]:
+def _readings(known: MetricsInput) -> Iterator[Family]:
     """When each document was taken, in the clock that nobody sets where it says so."""
     times = {
         "metrics": known.now,
@@ -149,7 +149,7 @@ def _readings(known: Known) -> Iterator[Family]:
         yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
 
 
-def _look_time(known: Known) -> float | None:
+def _look_time(known: MetricsInput) -> float | None:
     """By the seconds since the boot: a clock that was stepped makes no look older or younger."""
     return known.now - (known.boot_s - known.look.boot_s) if known.look else None
 
@@ -161,7 +161,7 @@ def _moment(stamp: object) -> float | None:
         return None
 
 
-def _faults(known: Known) -> Iterator[Family]:
+def _faults(known: MetricsInput) -> Iterator[Family]:
     if not known.look:
         return
     confirmed = known.look.confirmed
@@ -184,7 +184,7 @@ def _fault_labels(fault: Fault) -> dict[str, str]:
     return {"check": finding.check, "group": group, "gpu": gpu, "subject": finding.subject}
 
 
-def _state(known: Known, index: int) -> ReplicaState | None:
+def _state(known: MetricsInput, index: int) -> ReplicaState | None:
     every = known.notes.get("watchdog")
     found = every.get(str(index)) if isinstance(every, Mapping) else None
     return documents.understood(ReplicaState, found)
@@ -201,7 +201,7 @@ def reason(standing: ReplicaState | None) -> str | None:
     return _OF_OUTCOME.get(standing.found, "failed") if standing.out else None
 
 
-def _replicas(known: Known) -> Iterator[Family]:
+def _replicas(known: MetricsInput) -> Iterator[Family]:
     if known.replicas is None:
         return
     states = {index: _state(known, index) for index in known.replicas}
@@ -225,7 +225,7 @@ def _replicas(known: Known) -> Iterator[Family]:
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
 
 
-def standing_of(known: Known) -> str:
+def standing_of(known: MetricsInput) -> str:
     """The proof's standing; what ran out since it was written is expired, whatever it says."""
     if known.issued is None:
         return "absent"
@@ -233,7 +233,7 @@ def standing_of(known: Known) -> str:
     return "expired" if over else known.issued.standing
 
 
-def _proof(known: Known) -> Iterator[Family]:
+def _proof(known: MetricsInput) -> Iterator[Family]:
     standing, proof = standing_of(known), known.issued
     rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
     yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
@@ -257,7 +257,7 @@ def _proof(known: Known) -> Iterator[Family]:
         yield _one("share_percent", "Share of a whole node's load that it asks for.", known.share)
 
 
-def _events(known: Known) -> Iterator[Family]:
+def _events(known: MetricsInput) -> Iterator[Family]:
     if known.events is None:
         return
     yield _one("events_waiting", "Events that a sink has not received yet.", known.events.waiting)
@@ -265,7 +265,7 @@ def _events(known: Known) -> Iterator[Family]:
     yield Family("b200_events_dropped_total", text, (({}, known.events.dropped),), "counter")
 
 
-def _record(known: Known) -> Iterator[Family]:
+def _record(known: MetricsInput) -> Iterator[Family]:
     """The node's own record, and the buckets of its engine that tell when it is exceeded."""
     figures = latency_bounds.record(known.note("smoke"))
     for metric in latency_bounds.BOUNDS:
@@ -282,7 +282,7 @@ def _record(known: Known) -> Iterator[Family]:
     yield Family("b200_record_allowed_ratio", text, tuple(allowed.values()))
 
 
-def _gpus(known: Known) -> Iterator[Family]:
+def _gpus(known: MetricsInput) -> Iterator[Family]:
     """What the last look read of each GPU."""
     gpus = known.look.gpus if known.look else ()
     for name, text, key, factor in GPU_READINGS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from b200kit.node.client.chat import Tally
-from b200kit.node.renewal.traffic import Quiet, Seen, foreign
+from b200kit.node.renewal.traffic import GatewayTraffic, Quiet, foreign
 
 EVERY_S = 1.0
 """Seconds between two looks for traffic while it waits."""
@@ -30,10 +30,10 @@ class Site(Protocol):
     def hindrance(self) -> str:
         """Why nothing may be measured now."""
 
-    def at_gateway(self) -> Seen | str:
+    def at_gateway(self) -> GatewayTraffic | str:
         """What the gateway counts, or why that is not known."""
 
-    def traffic(self) -> Awaitable[Seen | str]:
+    def traffic(self) -> Awaitable[GatewayTraffic | str]:
         """The same with what the engines count."""
 
     def measure(self, tally: Tally) -> Awaitable[dict[str, Any]]:
@@ -41,7 +41,7 @@ class Site(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RenewalOutcome:
     """*document*: of a test that passed or failed; None where there was none until the hours end.
 
     *why*: why there is none, or the test's reasons.
@@ -60,7 +60,7 @@ class Attempts:
     judge: Judge
     say: Callable[[str], None]
 
-    async def until_measured(self) -> Outcome:
+    async def until_measured(self) -> RenewalOutcome:
         """Wait, measure, and again where somebody came or nothing was measured."""
         quiet, why = Quiet(), ""
         while self.site.left_s() > 0:
@@ -75,13 +75,13 @@ class Attempts:
                 self.say(f"not measured: {why}; again once the node is idle")
                 quiet = Quiet()
             await asyncio.sleep(EVERY_S)
-        return Outcome(None, why or f"the node was not idle for {self.idle_s:g} s")
+        return RenewalOutcome(None, why or f"the node was not idle for {self.idle_s:g} s")
 
     async def _after(self, quiet: Quiet) -> Quiet:
         seen = await self.site.traffic()
         return quiet.after(self.site.now_s(), seen)
 
-    async def _one(self, begun: Seen) -> Outcome:
+    async def _one(self, begun: GatewayTraffic) -> RenewalOutcome:
         """One measurement, ended at once where it must yield."""
         tally = Tally()
         measuring = asyncio.ensure_future(self.site.measure(tally))
@@ -91,15 +91,15 @@ class Attempts:
             if not watching.done():
                 # Whoever came after the last look was measured with.
                 why = await asyncio.to_thread(self._yields, begun, tally)
-                return Outcome(None, why) if why else self._judged(measuring.result())
-            return Outcome(None, watching.result())
+                return RenewalOutcome(None, why) if why else self._judged(measuring.result())
+            return RenewalOutcome(None, watching.result())
         finally:
             for task in (measuring, watching):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def _until_yielding(self, begun: Seen, tally: Tally) -> str:
+    async def _until_yielding(self, begun: GatewayTraffic, tally: Tally) -> str:
         """Returns why the measurement must end, once it must."""
         while True:
             # In a thread: the client stamps what it receives meanwhile.
@@ -107,7 +107,7 @@ class Attempts:
                 return why
             await asyncio.sleep(WATCHED_S)
 
-    def _yields(self, begun: Seen, tally: Tally) -> str:
+    def _yields(self, begun: GatewayTraffic, tally: Tally) -> str:
         if self.site.left_s() <= 0:
             return "the hours for it are over"
         seen = self.site.at_gateway()
@@ -115,9 +115,9 @@ class Attempts:
         others = seen if isinstance(seen, str) else foreign(begun, seen, tally.sent)
         return others or self.site.hindrance()
 
-    def _judged(self, measured: Mapping[str, Any]) -> Outcome:
+    def _judged(self, measured: Mapping[str, Any]) -> RenewalOutcome:
         """An invalid test measured nothing: what was measured before goes on ageing."""
         document = self.judge(measured)
         why = "; ".join(map(str, document.get("reasons") or ()))
         is_one = document.get("verdict") in ("pass", "fail")
-        return Outcome(document if is_one else None, why)
+        return RenewalOutcome(document if is_one else None, why)

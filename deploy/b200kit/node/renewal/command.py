@@ -31,7 +31,7 @@ from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
 from b200kit.node.proof.document import Proof, ProofRules
 from b200kit.node.renewal import measured
-from b200kit.node.renewal.attempts import Attempts, Outcome
+from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
 from b200kit.node.renewal.due import Due, due
 from b200kit.node.renewal.node import ThisNode
 from b200kit.node.state.event import Event
@@ -79,7 +79,7 @@ def due_now(plan: RenewalPlan) -> Due:
     return due(documents.remembered(Proof, PROOF), boot_id, boot_s, plan.when_left)
 
 
-def renewed(plan: RenewalPlan, serving: Serving) -> Outcome:
+def renewed(plan: RenewalPlan, serving: Serving) -> RenewalOutcome:
     """Measure once nobody is disturbed by it, until the hours are over."""
     before = attempt(partial(note, RECORD))
 
@@ -90,7 +90,7 @@ def renewed(plan: RenewalPlan, serving: Serving) -> Outcome:
     return asyncio.run(attempts.until_measured())
 
 
-def concluded(outcome: Outcome, asked: Due) -> int:
+def concluded(outcome: RenewalOutcome, asked: Due) -> int:
     """Keep what was measured, or say that nothing was. The exit status."""
     kinds = " and ".join(asked.kinds)
     if outcome.document is None:

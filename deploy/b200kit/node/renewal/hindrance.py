@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer
 from b200kit.node.state.serving import Replica
 
 
@@ -16,7 +16,7 @@ from b200kit.node.state.serving import Replica
 class Standing:
     """What lies on the node now, None where it does not; *servers*: the gateway's, or why not."""
 
-    servers: Sequence[Server] | str
+    servers: Sequence[GatewayServer] | str
     quarantine: object = None
     drained: object = None
     lock: object = None
@@ -38,7 +38,7 @@ def hindrance(standing: Standing, replicas: Sequence[Replica]) -> str:
     return _out(standing.servers, replicas)
 
 
-def _out(servers: Sequence[Server], replicas: Sequence[Replica]) -> str:
+def _out(servers: Sequence[GatewayServer], replicas: Sequence[Replica]) -> str:
     """Which replica takes no requests: all of them are measured, or none."""
     known = {server.name: server for server in servers}
     for replica in replicas:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from b200kit.node.client.golden import judged
-from b200kit.node.client.golden.judged import Found
+from b200kit.node.client.golden.judged import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import answers_of
 from b200kit.node.lib import timestamp
@@ -42,14 +42,14 @@ def document(
     return kept
 
 
-def _found(golden: Mapping[str, Any], reference: Reference | None) -> Found:
+def _found(golden: Mapping[str, Any], reference: Reference | None) -> AnswersJudgement:
     if reference is None:
-        return Found("unmeasured", "no reference of this configuration lies on the node")
+        return AnswersJudgement("unmeasured", "no reference of this configuration lies on the node")
     try:
         replicas = answers_of(golden)
         return judged.against(reference.answers, reference.of, replicas, reference.tolerance)
     except ValueError as error:
-        return Found("unmeasured", str(error))
+        return AnswersJudgement("unmeasured", str(error))
 
 
 def _are_same_servers(smoke: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -18,9 +18,9 @@ from b200kit.node.lib.hours import Hours
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
 from b200kit.node.renewal.hindrance import Standing, hindrance
-from b200kit.node.renewal.traffic import Seen
+from b200kit.node.renewal.traffic import GatewayTraffic
 from b200kit.node.serving.gateway import drain, haproxy, rolling_restart
-from b200kit.node.serving.gateway.haproxy import HAProxyError, Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer, HAProxyError
 
 QUARANTINE = STATE_DIRECTORY / "quarantine.json"
 LOCK = lock.DIRECTORY / "lock.json"
@@ -47,14 +47,14 @@ class ThisNode:
         """Why nothing may be measured now; empty where it may."""
         return hindrance(_standing(), self.serving.replicas)
 
-    def at_gateway(self) -> Seen | str:
+    def at_gateway(self) -> GatewayTraffic | str:
         """What the gateway counts now, or why that is not known."""
         try:
-            return Seen(*haproxy.traffic(besides=_ROUTER))
+            return GatewayTraffic(*haproxy.traffic(besides=_ROUTER))
         except HAProxyError as error:
             return str(error)
 
-    async def traffic(self) -> Seen | str:
+    async def traffic(self) -> GatewayTraffic | str:
         """What gateway and engines count now; one that does not tell makes the whole unknown."""
         replicas = [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
         samples = await asyncio.gather(*map(engine_metrics.scrape, replicas))
@@ -66,7 +66,7 @@ class ThisNode:
             if isinstance(sample, str):
                 return sample
             in_flight += sum(sample.get(name, 0.0) for name in self._series)
-        return Seen(seen.given, seen.open, in_flight)
+        return GatewayTraffic(seen.given, seen.open, in_flight)
 
     @property
     def _series(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def _noted(path: Path) -> Any:
     return attempt(partial(note, path))
 
 
-def _servers() -> list[Server] | str:
+def _servers() -> list[GatewayServer] | str:
     try:
         return haproxy.servers()
     except HAProxyError as error:

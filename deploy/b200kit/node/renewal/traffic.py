@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Seen:
+class GatewayTraffic:
     """One reading. *given*: requests that the gateway passed on so far; *open*: those under way.
 
     *in_flight*: requests that the engines have, by their own counters.
@@ -30,10 +30,10 @@ class Quiet:
     """
 
     since_s: float | None = None
-    last: Seen | None = None
+    last: GatewayTraffic | None = None
     why: str = ""
 
-    def after(self, now_s: float, seen: Seen | str) -> Quiet:
+    def after(self, now_s: float, seen: GatewayTraffic | str) -> Quiet:
         """The same one reading later. A text is why there is none: then nothing is known."""
         if isinstance(seen, str):
             return Quiet(why=seen)
@@ -46,7 +46,7 @@ class Quiet:
         return 0.0 if self.since_s is None else now_s - self.since_s
 
 
-def _activity(last: Seen | None, seen: Seen) -> str:
+def _activity(last: GatewayTraffic | None, seen: GatewayTraffic) -> str:
     """What a reading shows of others; empty where it shows nobody."""
     if seen.open:
         return f"{seen.open} requests are under way at the gateway"
@@ -58,7 +58,7 @@ def _activity(last: Seen | None, seen: Seen) -> str:
     return ""
 
 
-def foreign(begun: Seen, now: Seen, sent: int) -> str:
+def foreign(begun: GatewayTraffic, now: GatewayTraffic, sent: int) -> str:
     """Why a measurement yields; empty where the gateway has seen its own requests alone.
 
     *begun*: the reading before it, when nobody asked; *sent*: requests that it has begun to send

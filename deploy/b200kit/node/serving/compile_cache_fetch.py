@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
-from b200kit.node.weights.manifest import Entry, size_text
+from b200kit.node.weights.manifest import ManifestFile, size_text
 from b200kit.node.weights.source import Source, SourceError, insist, sources
 
 MOST_BYTES = 16 << 30
@@ -51,7 +51,7 @@ def fetch(digest: str, out: Path, found: Sequence[Source], manners: Manners) -> 
         try:
             size = insist(partial(_size, source, name), manners.tries, manners.pause_s)
             _require_room(source, size, out)
-            entry = Entry(name, size, digest)
+            entry = ManifestFile(name, size, digest)
             bring(Job(entry, out / name, [source], manners, lambda count: None))
         except SourceError as error:
             errors.append(error)

@@ -19,7 +19,7 @@ DIRECTORY = "/var/cache/vllm"
 """It has a directory for each replica, which the replica's own user may write."""
 
 
-class Result(str, Enum):
+class ProbeVerdict(str, Enum):
     """What came of a step."""
 
     PASSED = "passed"
@@ -31,11 +31,11 @@ class Result(str, Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProbedStep:
     """One step: what was seen, and what to do where it failed."""
 
     name: str
-    result: Result
+    result: ProbeVerdict
     seen: str = ""
     remedy: str = ""
     took_s: float = 0.0
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def document(
-    invocation: str, kind: str, taken_at: str, outcomes: Sequence[Outcome]
+    invocation: str, kind: str, taken_at: str, outcomes: Sequence[ProbedStep]
 ) -> dict[str, Any]:
     """Plain JSON. Without an invocation it belongs to no start of a unit."""
     return {
@@ -60,6 +60,6 @@ def document(
     }
 
 
-def failure(outcomes: Sequence[Outcome]) -> Outcome | None:
+def failure(outcomes: Sequence[ProbedStep]) -> ProbedStep | None:
     """The step that failed."""
-    return next((one for one in outcomes if one.result is Result.FAILED), None)
+    return next((one for one in outcomes if one.result is ProbeVerdict.FAILED), None)

@@ -146,7 +146,7 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class Group:
+class PeerGroup:
     """What several nodes that serve one replica need: the unit, its user, the peers to watch."""
 
     unit: str
@@ -177,7 +177,7 @@ class Serving:
     api_key_file: str | None = None
     client_cpus: str | None = None
     golden_for: str = ""
-    group: Group | None = None
+    group: PeerGroup | None = None
     warm: WarmPlan = field(default_factory=WarmPlan)
     smoke: SmokePlan = field(default_factory=SmokePlan)
     watchdog: WatchdogPlan = field(default_factory=WatchdogPlan)

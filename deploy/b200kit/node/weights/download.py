@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files
-from b200kit.node.weights.manifest import PARTIAL, Entry
+from b200kit.node.weights.manifest import PARTIAL, ManifestFile
 from b200kit.node.weights.source import Answer, Source, SourceError
 
 CHUNK = 1 << 20
@@ -47,7 +47,7 @@ class Manners:
 class Job:
     """A file to bring, from whom, and whom to report how many bytes came."""
 
-    entry: Entry
+    entry: ManifestFile
     target: Path
     sources: Sequence[Source]
     manners: Manners

@@ -27,8 +27,8 @@ from b200kit.node.weights.manifest import (
     NAME,
     PARTIAL,
     STAMP,
-    Entry,
     ManifestError,
+    ManifestFile,
     parse,
     size_text,
     wrong,
@@ -127,7 +127,7 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
 
 def _manifest(
     options: argparse.Namespace, found: Sequence[Source], manners: Manners
-) -> tuple[bytes, tuple[Entry, ...]]:
+) -> tuple[bytes, tuple[ManifestFile, ...]]:
     """The manifest asked for: the one kept here or given, else of the first source that has it."""
     revision = options.revision
     try:
@@ -172,7 +172,7 @@ def _whole(source: Source) -> bytes:
     return raw
 
 
-def _is_whole(dest: Path, entries: Sequence[Entry], revision: str) -> bool:
+def _is_whole(dest: Path, entries: Sequence[ManifestFile], revision: str) -> bool:
     """Whether all was proven and nothing changed since: then nothing is touched, or read again."""
     try:
         stamped = (dest / STAMP).read_text(encoding="utf-8").strip() == revision
@@ -192,7 +192,7 @@ def only(dest: Path) -> int:
     return descriptor
 
 
-def _proven(dest: Path, entries: Sequence[Entry], parallel: int) -> dict[str, list[int]]:
+def _proven(dest: Path, entries: Sequence[ManifestFile], parallel: int) -> dict[str, list[int]]:
     """Files that are right: those of the record that did not change, and those that hash right."""
     here, record = model_files.observed(dest), model_files.record(dest)
     there = [e for e in entries if here.get(e.path, (-1,))[0] == e.size]
@@ -204,7 +204,7 @@ def _proven(dest: Path, entries: Sequence[Entry], parallel: int) -> dict[str, li
     return proven
 
 
-def _check_space(dest: Path, left: Sequence[Entry]) -> None:
+def _check_space(dest: Path, left: Sequence[ManifestFile]) -> None:
     needed = sum(entry.size - _begun(dest, entry) for entry in left)
     free = shutil.disk_usage(dest).free
     if needed > free:
@@ -212,7 +212,7 @@ def _check_space(dest: Path, left: Sequence[Entry]) -> None:
         raise FetchError(f"no disk space: {shortage} ({size_text(needed - free)})", final=True)
 
 
-def _begun(dest: Path, entry: Entry) -> int:
+def _begun(dest: Path, entry: ManifestFile) -> int:
     """Bytes of a file that are there already, in part; a wrong whole one is written over."""
     begun = dest / f"{entry.path}{PARTIAL}"
     size = begun.stat().st_size if begun.is_file() else 0
@@ -220,7 +220,7 @@ def _begun(dest: Path, entry: Entry) -> int:
 
 
 def _expect(
-    progress: Progress, dest: Path, entries: Sequence[Entry], left: Sequence[Entry]
+    progress: Progress, dest: Path, entries: Sequence[ManifestFile], left: Sequence[ManifestFile]
 ) -> None:
     total = sum(entry.size for entry in entries)
     missing = sum(entry.size - _begun(dest, entry) for entry in left)

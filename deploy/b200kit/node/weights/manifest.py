@@ -30,7 +30,7 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestFile:
     """One file of a model: relative path, size in bytes, SHA-256 in hexadecimal."""
 
     path: str
@@ -44,11 +44,11 @@ class Manifest:
 
     most_bytes: ClassVar[int] = documents.LARGE
 
-    files: tuple[Entry, ...]
+    files: tuple[ManifestFile, ...]
     origin: dict[str, str] | None = None
 
 
-def parse(raw: bytes, revision: str) -> tuple[Entry, ...]:
+def parse(raw: bytes, revision: str) -> tuple[ManifestFile, ...]:
     """The files of the manifest whose SHA-256 is *revision*, in its order.
 
     Raises ManifestError for any other manifest, for one that lists no files, and for names that lie
@@ -67,14 +67,14 @@ def parse(raw: bytes, revision: str) -> tuple[Entry, ...]:
     return entries
 
 
-def _listed(raw: bytes) -> tuple[Entry, ...]:
+def _listed(raw: bytes) -> tuple[ManifestFile, ...]:
     try:
         return documents.decode(Manifest, raw).files
     except documents.Malformed as error:
         raise ManifestError(f"{NAME}: {error}") from None
 
 
-def _check(entry: Entry) -> None:
+def _check(entry: ManifestFile) -> None:
     if not entry.path or "\0" in entry.path:
         raise ManifestError("manifest names a file without a name")
     if {"", ".", ".."} & {*entry.path.split("/")}:
@@ -83,7 +83,7 @@ def _check(entry: Entry) -> None:
         raise ManifestError(f"manifest names {entry.path}, which is the toolkit's own")
 
 
-def strangers(names: Iterable[str], entries: Sequence[Entry]) -> list[str]:
+def strangers(names: Iterable[str], entries: Sequence[ManifestFile]) -> list[str]:
     """Names in a model's directory that neither manifest nor toolkit put there.
 
     A loader may take up any file of the directory, code among them, so none may lie there unproven.
@@ -93,7 +93,9 @@ def strangers(names: Iterable[str], entries: Sequence[Entry]) -> list[str]:
 
 
 def wrong(
-    entries: Sequence[Entry], record: Mapping[str, Any], observed: Mapping[str, tuple[int, int]]
+    entries: Sequence[ManifestFile],
+    record: Mapping[str, Any],
+    observed: Mapping[str, tuple[int, int]],
 ) -> dict[str, str]:
     """File to what is wrong with it, found without reading it: against the record of its proof.
 

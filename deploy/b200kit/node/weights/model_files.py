@@ -15,7 +15,15 @@ from typing import Any
 
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.weights.download import CORRUPT, sha256
-from b200kit.node.weights.manifest import NAME, PARTIAL, RECORD, STAMP, Entry, parse, strangers
+from b200kit.node.weights.manifest import (
+    NAME,
+    PARTIAL,
+    RECORD,
+    STAMP,
+    ManifestFile,
+    parse,
+    strangers,
+)
 
 READ_ONLY_DIRECTORY, WRITABLE_DIRECTORY = 0o555, 0o755
 
@@ -35,7 +43,7 @@ def _files(directory: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in [*names, *links])
 
 
-def manifest(directory: Path, revision: str) -> tuple[Entry, ...]:
+def manifest(directory: Path, revision: str) -> tuple[ManifestFile, ...]:
     """The manifest kept with the model; OSError without one, ManifestError when it is another."""
     return parse((directory / NAME).read_bytes(), revision)
 
@@ -61,7 +69,7 @@ def open_up(directory: Path) -> None:
     _chmod_directories(directory, WRITABLE_DIRECTORY)
 
 
-def seal(directory: Path, raw: bytes, entries: Sequence[Entry], revision: str) -> list[str]:
+def seal(directory: Path, raw: bytes, entries: Sequence[ManifestFile], revision: str) -> list[str]:
     """Remove what is not the model's, make all read-only, stamp; returns what was removed."""
     removed = strangers(observed(directory), entries)
     for name in removed:
@@ -82,10 +90,10 @@ def _chmod_directories(directory: Path, mode: int) -> None:
     os.chmod(directory, mode)
 
 
-def rehash(directory: Path, entries: Sequence[Entry], parallel: int) -> dict[str, str]:
+def rehash(directory: Path, entries: Sequence[ManifestFile], parallel: int) -> dict[str, str]:
     """File to what is wrong with it, by reading every byte of every file."""
 
-    def wrong(entry: Entry) -> str:
+    def wrong(entry: ManifestFile) -> str:
         path = directory / entry.path
         try:
             return "" if sha256(path) == entry.sha256 else CORRUPT
@@ -99,6 +107,6 @@ def rehash(directory: Path, entries: Sequence[Entry], parallel: int) -> dict[str
     return {path: why for path, why in found.items() if why}
 
 
-def unnamed(directory: Path, entries: Sequence[Entry]) -> dict[str, str]:
+def unnamed(directory: Path, entries: Sequence[ManifestFile]) -> dict[str, str]:
     """Files that lie there and are no part of the model."""
     return dict.fromkeys(strangers(observed(directory), entries), "not in the manifest")

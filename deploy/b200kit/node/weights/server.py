@@ -135,7 +135,7 @@ def _opened(path: Path) -> BinaryIO | None:
     return None
 
 
-class Server(ThreadingHTTPServer):
+class ModelFileServer(ThreadingHTTPServer):
     """A thread a connection, on IPv4 or IPv6."""
 
     daemon_threads = True
@@ -146,12 +146,12 @@ class Server(ThreadingHTTPServer):
         print(f"{client_address[0]} broke off", flush=True)
 
 
-def serve(address: str, port: int, shelf: Shelf, networks: list[Network]) -> Server:
+def serve(address: str, port: int, shelf: Shelf, networks: list[Network]) -> ModelFileServer:
     """A server that is bound and not yet serving."""
     kind = ipaddress.ip_address(address).version
-    server = type("Bound", (Server,), {"address_family": 10 if kind == 6 else 2})
+    server = type("Bound", (ModelFileServer,), {"address_family": 10 if kind == 6 else 2})
     room = threading.BoundedSemaphore(AT_ONCE)
-    made: Server = server(
+    made: ModelFileServer = server(
         (address, port), partial(Handler, shelf=shelf, networks=networks, room=room)
     )
     return made

@@ -41,7 +41,7 @@ _GPU_HEAD = ("GPU", "looks", "SM clock, MHz", "power, W", "temperature, \u00b0C"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LatencyRow:
     """One latency as text in ms: maximum, percentiles, their 95 % intervals, and its formula."""
 
     key: str
@@ -60,7 +60,7 @@ class Latency:
     stand_in: bool = False
     verdict: str = ""
     reasons: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[LatencyRow, ...] = ()
     notes: tuple[str, ...] = ()
     load: tuple[tuple[str, str], ...] = ()
     age: str = ""
@@ -86,14 +86,14 @@ def latency_of(host: object) -> Latency:
     )
 
 
-def _row(smoke: object, key: str) -> Row:
+def _row(smoke: object, key: str) -> LatencyRow:
     names = [f"{percent}_{key}_ms" for percent in PERCENTILES]
     largest, *cells = (
         str(value) if isinstance(value, Unmeasured) else milliseconds(number(value))
         for value in (read(smoke, name) for name in (f"max_{key}_ms", *names))
     )
     intervals = tuple(_interval(read(smoke, "ci95", name)) for name in names)
-    return Row(key, METRICS[key], largest, tuple(cells), intervals, formula(smoke, key))
+    return LatencyRow(key, METRICS[key], largest, tuple(cells), intervals, formula(smoke, key))
 
 
 def _interval(value: object) -> str:
@@ -111,7 +111,7 @@ def formula(smoke: object, key: str) -> str:
     return "unmeasured: formula not in the record" if found is None else show(found)
 
 
-def _notes(smoke: object, rows: tuple[Row, ...]) -> Iterator[str]:
+def _notes(smoke: object, rows: tuple[LatencyRow, ...]) -> Iterator[str]:
     """Yield why a percentile is not printed, or how far a printed one can be trusted."""
     given = [read(smoke, f"{percent}_note") for percent in ("p95", "p99")]
     notes = [clean(note) for note in given if isinstance(note, str) and note.strip()]

@@ -43,7 +43,7 @@ _OWN = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class NodeGroup:
     """Nodes of one outcome and one text, their names as a list that a shell or Slurm expands."""
 
     outcome: Outcome
@@ -82,21 +82,21 @@ def exceptions(hosts: Mapping[str, object]) -> list[str]:
     return list(dict.fromkeys([*whole(hosts), *_not_good(hosts)]))[:MOST_PAGES]
 
 
-def not_good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
+def not_good_alike(hosts: Mapping[str, object]) -> Iterator[NodeGroup]:
     """Yield what is wrong, with what to do and who serves, each once."""
     bad = _not_good(hosts)
     groups = grouped(bad, lambda name: _told(bad[name]))
     for (outcome, first), names in groups.items():
-        yield Alike(outcome, first.cause, tuple(names), first.action, first.serving)
+        yield NodeGroup(outcome, first.cause, tuple(names), first.action, first.serving)
 
 
-def good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
+def good_alike(hosts: Mapping[str, object]) -> Iterator[NodeGroup]:
     """Yield what the nodes that ended well are, each once, with the range of their latencies."""
     good = {name: host for name, host in hosts.items() if is_good(host)}
     groups = grouped(good, lambda name: (outcome_of(good[name]), _facts(good[name])))
     for (outcome, text), names in groups.items():
         figures = tuple(_latencies({name: good[name] for name in names}))
-        yield Alike(outcome, text, tuple(names), figures=figures)
+        yield NodeGroup(outcome, text, tuple(names), figures=figures)
 
 
 def _not_good(hosts: Mapping[str, object]) -> dict[str, object]:
@@ -147,7 +147,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NodeRow:
     """One node: how it ended, its medians, requests that met the objective, against its record."""
 
     name: str
@@ -158,7 +158,7 @@ class Row:
     record: str
 
 
-def fleet(record: object) -> list[Row]:
+def fleet(record: object) -> list[NodeRow]:
     """Return a row for each node of a run, none where fewer than LEAST were measured."""
     hosts = ranked(record)
     found = {n: [_median(host, key) for key in _SHOWN] for n, host in hosts.items()}
@@ -167,7 +167,7 @@ def fleet(record: object) -> list[Row]:
     most = [max((v for v in column if v is not None), default=0.0)
             for column in zip(*found.values(), strict=True)]  # fmt: skip
     return [
-        Row(
+        NodeRow(
             name=clean(name),
             outcome=outcome_of(hosts[name]),
             stand_in=_stand_in(hosts[name]),

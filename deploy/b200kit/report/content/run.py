@@ -21,7 +21,7 @@ _TONES = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunRequest:
     """The entry and its inventory as they were typed, when it began, and whether on real GPUs."""
 
     entry: str
@@ -30,14 +30,14 @@ class Asked:
     simulated: bool
 
 
-def asked_of(record: object) -> Asked:
+def asked_of(record: object) -> RunRequest:
     """What was asked of a run; pyinfra names the inventory before the entry."""
     argv, entry = list(map(show, items(read(record, "argv")))), show(read(record, "entry"))
     name = entry.rpartition("/")[2]
     place = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == name), 0)
     inventory = argv[place - 1] if place > 1 else ""
     rows = [row for host in hosts_of(record).values() for row in items(read(host, "layout"))]
-    return Asked(
+    return RunRequest(
         entry=argv[place] if place else entry,
         inventory=inventory,
         started=show(read(record, "started_at")).replace("T", " "),

@@ -85,7 +85,7 @@ def topology(state: object, expectation: object, verdict: Verdict = _NONE) -> To
     """The graph of a node; `why` says why there is no GPU in it."""
     view = StateView(plausible(state))
     nics, colours = view.known_items("pci", "nics"), tones_of(state, expectation, verdict)
-    seen = Seen(view, View(expectation), colours, tuple(map(_nic, nics)))
+    seen = GraphInputs(view, View(expectation), colours, tuple(map(_nic, nics)))
     graph = _graph(seen)
     ends = permutations(range(min(len(graph.gpus), MOST_GPUS)), 2)
     return replace(
@@ -97,11 +97,11 @@ def topology(state: object, expectation: object, verdict: Verdict = _NONE) -> To
 
 def outline(state: object, expectation: object) -> Topology:
     """The graph without NICs, pairs and colours, of a state as `plausible` returned it."""
-    return _graph(Seen(StateView(state), View(expectation), Tones(_NONE)))
+    return _graph(GraphInputs(StateView(state), View(expectation), Tones(_NONE)))
 
 
 @dataclass(frozen=True)
-class Seen:
+class GraphInputs:
     """What the graph is made of: observation, expectation, judgement, NICs."""
 
     view: StateView
@@ -114,7 +114,7 @@ class Seen:
         return self.expected.known(int, "hardware", "expect", name, "value")
 
 
-def _graph(seen: Seen) -> Topology:
+def _graph(seen: GraphInputs) -> Topology:
     gpus = tuple(_gpus(seen))
     return Topology(
         gpus=gpus,
@@ -147,7 +147,7 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     return shared
 
 
-def _gpus(seen: Seen) -> Iterator[Gpu]:
+def _gpus(seen: GraphInputs) -> Iterator[Gpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
     view = seen.view
     on_pci = {str(e.reading("address")).lower(): e for e in view.known_items("pci", "gpus")}
@@ -176,7 +176,7 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
     return [next(rest) if address == "?" else address for address in listed_as]
 
 
-def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen) -> Gpu:
+def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: GraphInputs) -> Gpu:
     bridges = pci.known_items("bridges")
     path = None if pci.known(list, "bridges") is None else tuple(_address(b) for b in bridges)
     numa = _numa(pci, single=len(seen.view.known_items("numa")) == 1)
@@ -219,7 +219,7 @@ def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
         yield NumaNode(None, "unmeasured", "", lost)
 
 
-def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
+def _fabric(gpu: GpuView, listed: bool, seen: GraphInputs) -> Fabric:
     """What a GPU says of its place in the fabric."""
     state, why = gpu.known(int, "fabric", "state"), _why(gpu, int, "fabric", "state")
     others = {"status": "fabric.status", "health_summary": "fabric.health"}
@@ -245,7 +245,7 @@ def _numa(device: View, single: bool = False) -> int | None:
     return node if node is None or node >= 0 else (0 if single else None)
 
 
-def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
+def _links(gpu: GpuView, listed: bool, seen: GraphInputs) -> Links:
     tone = seen.tones.of(LINKS, gpu.subject) if listed else UNKNOWN
     expected = seen.figure("nvlink.links")
     if gpu.known(list, "links") is None:
@@ -271,7 +271,7 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
     return position if number is None else number, state, speed
 
 
-def _lane(bridge: View, seen: Seen) -> Lane:
+def _lane(bridge: View, seen: GraphInputs) -> Lane:
     """The link of a bridge."""
     tone = seen.tones.of(PATH, Bridge(bridge, beside_gpu=False).subject)
     return Lane(_address(bridge), bridge.known(int, "current_link_width"), _newest(bridge), tone)
@@ -282,7 +282,9 @@ def _newest(port: View) -> int | None:
     return None if speed is None else generation_of(speed)
 
 
-def _own_lane(address: str, names: tuple[str, ...], gpu: GpuView, pci: View, seen: Seen) -> Lane:
+def _own_lane(
+    address: str, names: tuple[str, ...], gpu: GpuView, pci: View, seen: GraphInputs
+) -> Lane:
     """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
     widths = [pci.known(int, "current_link_width"), gpu.known(int, "pcie", "width")]
     generations = [_newest(pci), gpu.known(int, "pcie", "max_generation")]
@@ -325,7 +327,7 @@ def _nearest(
     return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
 
 
-def _pair(seen: Seen, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
+def _pair(seen: GraphInputs, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
     listed = seen.view.known_gpus
     ends = (gpus[a].links, gpus[b].links)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from b200kit.node.lib import timestamp
 from b200kit.report.content.now import fleet as words
-from b200kit.report.content.now.fleet import FleetNow, Row
+from b200kit.report.content.now.fleet import FleetNow, FleetRow
 from b200kit.report.content.now.node import NodeNow
 from b200kit.report.html.templates import template
 from b200kit.report.names import hostlist
@@ -47,7 +47,7 @@ def page(fleet: FleetNow) -> str:
     return text.strip() + "\n"
 
 
-def _row(row: Row) -> dict[str, object]:
+def _row(row: FleetRow) -> dict[str, object]:
     """Nodes of which the same is to be said: each point with its time, and what to do about it."""
     points = [(words.told(one, one.when), todo) for one, todo in words.once_each(row.points)]
     return {"names": hostlist(row.names), "of": row, "points": points}

@@ -18,7 +18,7 @@ from b200kit.report.content.latency import METRICS, latency_of
 from b200kit.report.content.machine import machine_of, matrix_of
 from b200kit.report.content.nodes import (
     HEAD,
-    Alike,
+    NodeGroup,
     fleet,
     freshness,
     good_alike,
@@ -92,7 +92,7 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
     return page.strip() + "\n"
 
 
-def _linked(alike: Alike, links: Mapping[str, str]) -> list[tuple[str, str]]:
+def _linked(alike: NodeGroup, links: Mapping[str, str]) -> list[tuple[str, str]]:
     """The members that are shown somewhere: name and address, the first for all."""
     return [(clean(name), links[name]) for name in alike.members if name in links]
 

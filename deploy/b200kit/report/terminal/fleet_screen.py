@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from b200kit.report.content.now import fleet as words
-from b200kit.report.content.now.fleet import FleetNow, Row
+from b200kit.report.content.now.fleet import FleetNow, FleetRow
 from b200kit.report.content.now.node import SERVING
 from b200kit.report.document import counted
 from b200kit.report.names import hostlist
@@ -55,7 +55,7 @@ def _head(page: Lines, fleet: FleetNow) -> None:
         page.hang("", text=line)
 
 
-def _row(page: Lines, row: Row) -> None:
+def _row(page: Lines, row: FleetRow) -> None:
     (first, todo), *others = words.once_each(row.points)
     alone = len(row.names) == 1
     name = shorten(hostlist(row.names), page.names) if alone else f"{len(row.names)} nodes"

@@ -11,7 +11,14 @@ from b200kit.records.expected import WITHOUT_DEPLOYMENT
 from b200kit.report.content import facts, reprovision, run, tuning
 from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, conditions_line, latency_of
 from b200kit.report.content.machine import machine_of
-from b200kit.report.content.nodes import MOST, Alike, freshness, good_alike, not_good_alike, whole
+from b200kit.report.content.nodes import (
+    MOST,
+    NodeGroup,
+    freshness,
+    good_alike,
+    not_good_alike,
+    whole,
+)
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
 from b200kit.report.document import clean, counted, read, show
 from b200kit.report.names import run_name
@@ -98,7 +105,7 @@ def _run(page: Lines, record: object, report: str | None, all_whole: bool, matri
         page.hang("", text=f"those not ready, for --limit: {folder}/failed.txt")
 
 
-def _alike(page: Lines, alike: Alike) -> None:
+def _alike(page: Lines, alike: NodeGroup) -> None:
     page.head(counted(alike.count, "node"), alike.outcome, alike.text)
     page.hang("  ", text=alike.names)
 

@@ -71,7 +71,7 @@ PATHS = Paths()
 
 
 @dataclass(frozen=True)
-class Server:
+class BackendServer:
     """One server behind the gateway; *options* are HAProxy's own words."""
 
     name: str
@@ -90,7 +90,7 @@ class Endpoint:
     bind: str
     port: int
     backend: str
-    servers: Sequence[Server]
+    servers: Sequence[BackendServer]
     # Of the servers; the gateway's own is always /health.
     health: str = "/health"
     router: Router | None = None

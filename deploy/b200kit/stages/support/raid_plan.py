@@ -25,7 +25,7 @@ MEMBER = "linux_raid_member"
 
 
 @dataclass(frozen=True)
-class Step:
+class RaidStep:
     """One act on the node: what a person reads, and the shell line that does it."""
 
     what: str
@@ -53,7 +53,7 @@ def _mark(disk: Json, devices: Devices) -> str:
     return f"{name} {disk.get('size_bytes')} {disk['sample']}\n" if whole else ""
 
 
-def steps(storage: Storage, observed: object, mark: object = None) -> list[Step]:
+def steps(storage: Storage, observed: object, mark: object = None) -> list[RaidStep]:
     """What is still to be done to the disks, in order; raises Refusal.
 
     *mark* is the digest of `marker` on the node, where there is one: a file system was being made
@@ -92,7 +92,7 @@ def _disk(path: str, reading: Json, devices: Devices) -> Json:
     return {**disk, "path": path, "partitions": devices.partitions(disk["device"])}
 
 
-def _on_disk(storage: Storage, disk: Json, devices: Devices, mark: object) -> list[Step]:
+def _on_disk(storage: Storage, disk: Json, devices: Devices, mark: object) -> list[RaidStep]:
     """Steps for a single disk: the file system lies on it as a whole."""
     ours = str(filesystem_uuid(storage.disks))
     if _complete(storage, disk["signatures"], ours):
@@ -115,7 +115,7 @@ def _cut_off(disk: Json, devices: Devices, mark: object) -> bool:
 
 def _on_array(
     storage: Storage, disks: Sequence[Json], reading: Json, devices: Devices
-) -> list[Step]:
+) -> list[RaidStep]:
     """Steps for several disks: the array, then the file system on it."""
     name = shlex.quote(f"/dev/md/{storage.label}")
     uuid = str(array_uuid(storage.disks))
@@ -185,7 +185,7 @@ def _torn(members: Sequence[Json], disks: Sequence[Json]) -> str:
 
 def _freed(
     storage: Storage, disks: Sequence[Json], devices: Devices, half: bool = False
-) -> list[Step]:
+) -> list[RaidStep]:
     """A step for each disk that must be erased; raises Refusal for one that may not be.
 
     *half* says that what lies there is our own, which the next step puts together or writes over.
@@ -199,7 +199,7 @@ def _freed(
         more = f" (and {len(refused) - 1} more disks)" if len(refused) > 1 else ""
         raise Refusal(refused[0] + more)
     return [
-        Step(f"erase {disk['path']}, which had {_content(disk)}", _wipe(disk))
+        RaidStep(f"erase {disk['path']}, which had {_content(disk)}", _wipe(disk))
         for disk in disks
         if _content(disk) and not half
     ]
@@ -253,7 +253,7 @@ def _same(*disks: Json) -> str:
     )
 
 
-def _create(storage: Storage, disks: Sequence[Json], name: str, uuid: str) -> Step:
+def _create(storage: Storage, disks: Sequence[Json], name: str, uuid: str) -> RaidStep:
     """The array; what it uncovers of an earlier one at the same place is wiped at once."""
     paths = " ".join(map(shlex.quote, storage.disks))
     script = (
@@ -262,17 +262,17 @@ def _create(storage: Storage, disks: Sequence[Json], name: str, uuid: str) -> St
         f"--uuid={mdadm_uuid(uuid)} {paths} && {{ udevadm settle || true; }} && "
         f"wipefs --all --quiet {name}"
     )
-    return Step(f"make a RAID0 of {len(storage.disks)} disks, /dev/md/{storage.label}", script)
+    return RaidStep(f"make a RAID0 of {len(storage.disks)} disks, /dev/md/{storage.label}", script)
 
 
-def _assemble(storage: Storage, disks: Sequence[Json], name: str, uuid: str) -> Step:
+def _assemble(storage: Storage, disks: Sequence[Json], name: str, uuid: str) -> RaidStep:
     paths = " ".join(map(shlex.quote, storage.disks))
     assemble = f"mdadm --assemble {name} --run --quiet --uuid={mdadm_uuid(uuid)} {paths}"
     script = f"{_same(*disks)} && {assemble}"
-    return Step(f"assemble /dev/md/{storage.label}", script, look_again=True)
+    return RaidStep(f"assemble /dev/md/{storage.label}", script, look_again=True)
 
 
-def _format(storage: Storage, device: Json, mark: str = "") -> Step:
+def _format(storage: Storage, device: Json, mark: str = "") -> RaidStep:
     """The file system; its label comes last and marks a complete one.
 
     Models are few large files: an inode a MiB, nothing reserved for root, and the inode tables of
@@ -294,4 +294,4 @@ def _format(storage: Storage, device: Json, mark: str = "") -> Step:
         file = marker(storage)
         begin = f"mkdir -p {PENDING} && printf %s {shlex.quote(mark)} > {file} && sync {file}"
         script = f"{begin} && {script} && rm {file}"
-    return Step(f"make {storage.filesystem} on {device['path']}", script)
+    return RaidStep(f"make {storage.filesystem} on {device['path']}", script)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from b200kit.inventory import openpgp
 from b200kit.node.packages import candidates
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.run.render import render
 from b200kit.supply.mirror.needs import Transaction
 
@@ -101,7 +101,7 @@ class Apt:
         for number, file in enumerate(each for each in listed if each.is_file()):
             (parts / f"own-{number}{file.suffix}").write_bytes(file.read_bytes())
 
-    def closure(self) -> dict[str, Entry]:
+    def closure(self) -> dict[str, ManifestFile]:
         """Every package file that is needed, by the name that it gets, with where it is from."""
         self._run("apt-get", "update", "--error-on=any", limit=_UPDATE_S)
         names = [each.name for each in self.of.packages]
@@ -114,7 +114,7 @@ class Apt:
         rows = _ROW.findall(self._install("--print-uris", "-qq"))
         if not rows:
             raise AptRefused(f"{self.of.system}: apt names no SHA-256 of what it would fetch")
-        return {url: Entry(name, int(size), sha256) for url, name, size, sha256 in rows}
+        return {url: ManifestFile(name, int(size), sha256) for url, name, size, sha256 in rows}
 
     def fetch(self) -> None:
         """Bring the closure into the pool; what is there already stays, what was begun goes on."""

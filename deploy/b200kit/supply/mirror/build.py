@@ -13,7 +13,7 @@ from pathlib import Path
 
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.download import sha256
-from b200kit.node.weights.manifest import PARTIAL, Entry
+from b200kit.node.weights.manifest import PARTIAL, ManifestFile
 from b200kit.node.weights.source import Source
 from b200kit.supply.mirror import apt_publish, images, index, wheels
 from b200kit.supply.mirror.apt_closure import AptRefused
@@ -85,7 +85,7 @@ def fetch(root: Path, of: Wanted, say: Say) -> None:
         images.fetch(root, image, say)
 
 
-def _only(folder: Path, entries: Mapping[str, Entry]) -> None:
+def _only(folder: Path, entries: Mapping[str, ManifestFile]) -> None:
     """Remove what is no longer wanted, and what is damaged, so that it is fetched again."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -94,21 +94,21 @@ def _only(folder: Path, entries: Mapping[str, Entry]) -> None:
             path.unlink()
 
 
-def _prove(pool: Path, entries: Iterable[Entry]) -> None:
+def _prove(pool: Path, entries: Iterable[ManifestFile]) -> None:
     for entry in entries:
         path = pool / entry.path
         if not path.is_file() or sha256(path) != entry.sha256:
             raise AptRefused(f"{path}: content is not what the repository's index names")
 
 
-def _fetch_wheels(folder: Path, of: Mapping[str, Entry], say: Say) -> None:
+def _fetch_wheels(folder: Path, of: Mapping[str, ManifestFile], say: Say) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     named = {entry.path: url for url, entry in of.items()}
     for path in folder.iterdir():
         if path.name.removesuffix(PARTIAL) not in named:
             path.unlink()
 
-    def source(entry: Entry) -> Source:
+    def source(entry: ManifestFile) -> Source:
         return Source(named[entry.path].rpartition("/")[0])
 
     publish.fetch(folder, list(of.values()), source, lambda line: say(f"wheels: {line}"))
@@ -117,7 +117,7 @@ def _fetch_wheels(folder: Path, of: Mapping[str, Entry], say: Say) -> None:
 
 
 def _fetch_model(
-    root: Path, model: Checkpoint, raw: bytes, entries: Sequence[Entry], say: Say
+    root: Path, model: Checkpoint, raw: bytes, entries: Sequence[ManifestFile], say: Say
 ) -> None:
     target = root / model.folder
     if publish.is_there(target, raw, entries):

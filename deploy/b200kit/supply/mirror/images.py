@@ -18,7 +18,7 @@ from typing import Any
 
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.weights.download import sha256
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 
 FOLDER = "v2"
 _REFERENCE = re.compile(r"(?P<host>[^/]+)/(?P<name>[a-z0-9/._-]+)@sha256:(?P<hex>[0-9a-f]{64})")
@@ -39,7 +39,7 @@ class Image:
     reference: str
     name: str
     manifest: bytes
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestFile, ...]
 
     @property
     def folder(self) -> str:
@@ -59,11 +59,11 @@ def find(reference: str) -> Image:
         files = _files(reference, documents.parse(raw, documents.LARGE))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ImageRefused(f"{reference}: its manifest is none that is known") from None
-    own = Entry(f"manifests/sha256:{match['hex']}", len(raw), match["hex"])
+    own = ManifestFile(f"manifests/sha256:{match['hex']}", len(raw), match["hex"])
     return Image(reference, match["name"], raw, (own, *files))
 
 
-def _files(reference: str, manifest: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _files(reference: str, manifest: Mapping[str, Any]) -> tuple[ManifestFile, ...]:
     """The blobs of a manifest; a list of images for several machines is refused."""
     if "manifests" in manifest:
         fits = {"architecture": "amd64", "os": "linux"}.items()
@@ -74,7 +74,7 @@ def _files(reference: str, manifest: Mapping[str, Any]) -> tuple[Entry, ...]:
     if not all(map(_BLOB.fullmatch, blobs)):
         raise ValueError
     return tuple(
-        Entry(f"blobs/{digest}", int(each["size"]), digest.removeprefix("sha256:"))
+        ManifestFile(f"blobs/{digest}", int(each["size"]), digest.removeprefix("sha256:"))
         for digest, each in blobs.items()
     )
 
@@ -102,7 +102,7 @@ def fetch(root: Path, image: Image, say: Callable[[str], None]) -> None:
             raise ImageRefused(f"{image.reference}: {entry.path} is not what its digest says")
 
 
-def _is_there(folder: Path, entry: Entry) -> bool:
+def _is_there(folder: Path, entry: ManifestFile) -> bool:
     path = folder / entry.path
     return path.is_file() and sha256(path) == entry.sha256
 

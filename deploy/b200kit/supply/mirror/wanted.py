@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from b200kit.node.weights.manifest import NAME as MANIFEST
-from b200kit.node.weights.manifest import Entry, ManifestError, parse
+from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse
 from b200kit.supply.mirror import images, wheels
 from b200kit.supply.mirror.apt_closure import Apt
 from b200kit.supply.mirror.images import Image
@@ -56,18 +56,18 @@ class Download:
 class Wanted:
     """Everything that comes from elsewhere: path in the mirror to where from, size and SHA-256."""
 
-    apt: tuple[tuple[Apt, dict[str, Entry]], ...]
+    apt: tuple[tuple[Apt, dict[str, ManifestFile]], ...]
     # URL to file of the wheels of each lock.
-    locks: Mapping[str, Mapping[str, Entry]]
-    models: tuple[tuple[Checkpoint, bytes, tuple[Entry, ...]], ...]
+    locks: Mapping[str, Mapping[str, ManifestFile]]
+    models: tuple[tuple[Checkpoint, bytes, tuple[ManifestFile, ...]], ...]
     images: tuple[Image, ...] = ()
 
     @property
-    def wheels(self) -> dict[str, Entry]:
+    def wheels(self) -> dict[str, ManifestFile]:
         """URL to file of all wheels."""
         return {url: entry for found in self.locks.values() for url, entry in found.items()}
 
-    def pool(self, system: str) -> dict[str, Entry]:
+    def pool(self, system: str) -> dict[str, ManifestFile]:
         """The packages of a system by their file names."""
         every = (found for apt, found in self.apt if apt.of.system == system)
         return {entry.path: entry for found in every for entry in found.values()}
@@ -86,8 +86,8 @@ class Wanted:
         }
 
 
-def _manifest(raw: bytes) -> Entry:
-    return Entry(MANIFEST, len(raw), hashlib.sha256(raw).hexdigest())
+def _manifest(raw: bytes) -> ManifestFile:
+    return ManifestFile(MANIFEST, len(raw), hashlib.sha256(raw).hexdigest())
 
 
 def find(
@@ -106,7 +106,7 @@ def find(
     return Wanted(tuple(solved), locks, models, tuple(map(images.find, dict.fromkeys(pulled))))
 
 
-def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[Entry, ...]]:
+def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[ManifestFile, ...]]:
     """A model's manifest: pinned beside the inventory, or published into the mirror already."""
     for path in (Path(model.manifest), root / model.folder / MANIFEST):
         if path.is_file():
@@ -148,7 +148,7 @@ def downloads(needs: Needs, of: Wanted) -> Iterator[Download]:
         yield Download(kind, packages[kind.transaction], engine, models[kind.model])
 
 
-def _sum(entries: Iterable[Entry]) -> int:
+def _sum(entries: Iterable[ManifestFile]) -> int:
     return sum(entry.size for entry in entries)
 
 

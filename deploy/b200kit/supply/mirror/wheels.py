@@ -16,7 +16,7 @@ from packaging.pylock import PackageWheel, Pylock
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from b200kit.inventory import engine_rules
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.locks import lock_file, resolver
 
 _TIMEOUT_S = 60
@@ -27,7 +27,7 @@ class WheelsRefused(Exception):
     """Wheels that the index does not have as locked, in one line."""
 
 
-def wanted(lock: Path) -> dict[str, Entry]:
+def wanted(lock: Path) -> dict[str, ManifestFile]:
     """URL to file of every wheel that a lock installs, on the Python and glibc that it names."""
     try:
         text = lock.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def wanted(lock: Path) -> dict[str, Entry]:
 
 def _files(
     document: dict[str, object], python: tuple[int, int], glibc: str
-) -> Iterator[tuple[str, tuple[str, Entry]]]:
+) -> Iterator[tuple[str, tuple[str, ManifestFile]]]:
     """Name of a package to URL and file of its wheel."""
     where = {"python_version": "{}.{}".format(*python), "sys_platform": "linux",
              "platform_machine": "x86_64", "platform_system": "Linux", "os_name": "posix",
@@ -64,7 +64,7 @@ def _files(
             raise WheelsRefused(f"{package.name}: the index has no wheel of it")
         size = file.size if file.size is not None else _size(file.url)
         name = unquote(urlsplit(file.url).path.rpartition("/")[2])
-        yield package.name, (file.url, Entry(name, size, file.hashes.get("sha256", "")))
+        yield package.name, (file.url, ManifestFile(name, size, file.hashes.get("sha256", "")))
 
 
 def tags(python: tuple[int, int], glibc: str) -> Iterator[Tag]:
@@ -90,7 +90,7 @@ def _size(url: str) -> int:
 
 
 def _require_all(
-    lock: Path, pins: dict[str, lock_file.Pin], files: dict[str, tuple[str, Entry]]
+    lock: Path, pins: dict[str, lock_file.Pin], files: dict[str, tuple[str, ManifestFile]]
 ) -> None:
     for name, pin in pins.items():
         if name not in files:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from b200kit.node.weights.download import sha256
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.models.checkpoint import is_left_out
 
 
@@ -33,9 +33,9 @@ def _below(root: Path) -> Iterator[tuple[str, Path]]:
             yield relative, path
 
 
-def entry(path: str, at: Path) -> Entry:
+def entry(path: str, at: Path) -> ManifestFile:
     """A file's line in the manifest."""
-    return Entry(path, at.stat().st_size, sha256(at))
+    return ManifestFile(path, at.stat().st_size, sha256(at))
 
 
 def head(at: Path, count: int) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from b200kit.inventory.keys.weights import is_plain
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.node.weights.source import Source, SourceError, insist
 from b200kit.supply.models.manifest import Origin
 
@@ -51,7 +51,7 @@ def source(origin: Origin) -> Source:
 
 def entries(
     origin: Origin, of: Source, wanted: Callable[[list[str]], Collection[str]]
-) -> list[Entry]:
+) -> list[ManifestFile]:
     """The files of a commit that are *wanted* of all, each with the SHA-256 that the Hub has of it.
 
     It has none of a file that git itself keeps: those are small, are read, and are held against
@@ -91,14 +91,14 @@ def _why(library: Any, origin: Origin, error: Exception) -> str:
     return f"{where} can't be read: {said}"
 
 
-def _entry(file: Any, of: Source) -> Entry:
+def _entry(file: Any, of: Source) -> ManifestFile:
     if file.lfs is not None:
-        return Entry(file.path, file.lfs.size, file.lfs.sha256)
+        return ManifestFile(file.path, file.lfs.size, file.lfs.sha256)
     content = head(of, file.path, file.size + 1)
     framed = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
     if framed.hexdigest() != file.blob_id:
         raise HubError(f"{file.path}: the Hub serves another content than its commit has")
-    return Entry(file.path, len(content), hashlib.sha256(content).hexdigest())
+    return ManifestFile(file.path, len(content), hashlib.sha256(content).hexdigest())
 
 
 def head(of: Source, path: str, count: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from b200kit.catalog.types import Model
 from b200kit.node.lib import documents
-from b200kit.node.weights.manifest import Entry, Manifest
+from b200kit.node.weights.manifest import Manifest, ManifestFile
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -45,7 +45,7 @@ def origin(word: str) -> Origin:
     return Origin(repository, commit)
 
 
-def written(entries: Iterable[Entry], of: Origin | None = None) -> bytes:
+def written(entries: Iterable[ManifestFile], of: Origin | None = None) -> bytes:
     """The manifest's bytes: files by path, keys in one order."""
     files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
     document: dict[str, Any] = {"origin": asdict(of)} if of else {}

@@ -16,7 +16,7 @@ from b200kit.node.lib import durable_files
 from b200kit.node.weights import download
 from b200kit.node.weights.download import FetchError, Job, Manners
 from b200kit.node.weights.fetch import only
-from b200kit.node.weights.manifest import NAME, PARTIAL, Entry, size_text
+from b200kit.node.weights.manifest import NAME, PARTIAL, ManifestFile, size_text
 from b200kit.node.weights.source import Source
 from b200kit.supply.models.manifest import revision
 
@@ -28,7 +28,7 @@ class PublishError(Exception):
     """Why a model is not published, in one line."""
 
 
-def is_there(target: Path, raw: bytes, entries: Sequence[Entry]) -> bool:
+def is_there(target: Path, raw: bytes, entries: Sequence[ManifestFile]) -> bool:
     """Whether a revision was published whole; sizes are compared, bytes are not read again."""
     try:
         sizes = {each.path: (target / each.path).stat().st_size for each in entries}
@@ -45,7 +45,10 @@ def building(store: Path, name: str, raw: bytes) -> Path:
 
 
 def fetch(
-    folder: Path, entries: Sequence[Entry], source: Callable[[Entry], Source], say: Say
+    folder: Path,
+    entries: Sequence[ManifestFile],
+    source: Callable[[ManifestFile], Source],
+    say: Say,
 ) -> None:
     """Bring every file into *folder*, proven by its hash; what is there already stays.
 
@@ -63,7 +66,10 @@ def fetch(
 
 
 def _bring_all(
-    folder: Path, entries: Sequence[Entry], source: Callable[[Entry], Source], say: Say
+    folder: Path,
+    entries: Sequence[ManifestFile],
+    source: Callable[[ManifestFile], Source],
+    say: Say,
 ) -> None:
     left = [each for each in entries if not _is_right(folder / each.path, each)]
     need = sum(each.size for each in left) - sum(_begun(folder, each) for each in left)
@@ -72,7 +78,7 @@ def _bring_all(
         raise PublishError(f"{size_text(need)} are to come, and {size_text(free)} are free there")
     done = len(entries) - len(left)
 
-    def bring(each: Entry) -> Entry:
+    def bring(each: ManifestFile) -> ManifestFile:
         download.bring(Job(each, folder / each.path, [source(each)], Manners(), lambda _: None))
         return each
 
@@ -85,17 +91,17 @@ def _bring_all(
             raise PublishError(str(error)) from None
 
 
-def _is_right(path: Path, entry: Entry) -> bool:
+def _is_right(path: Path, entry: ManifestFile) -> bool:
     there = path.is_file() and path.stat().st_size == entry.size
     return there and download.sha256(path) == entry.sha256
 
 
-def _begun(folder: Path, entry: Entry) -> int:
+def _begun(folder: Path, entry: ManifestFile) -> int:
     partial = folder / f"{entry.path}{PARTIAL}"
     return min(partial.stat().st_size, entry.size) if partial.is_file() else 0
 
 
-def place(folder: Path, raw: bytes, entries: Sequence[Entry]) -> Path:
+def place(folder: Path, raw: bytes, entries: Sequence[ManifestFile]) -> Path:
     """Give the folder its name; what does not belong to the model is removed from it before."""
     named = {each.path for each in entries}
     for path in [each for each in folder.rglob("*") if not each.is_dir()]:

@@ -26,7 +26,7 @@ from b200kit.node.state.serving import Replica, Serving
 from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
-from b200kit.node.weights.manifest import Entry, Manifest
+from b200kit.node.weights.manifest import Manifest, ManifestFile
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
 
@@ -59,7 +59,9 @@ DOCUMENTS = (
     RULES,
     issued(None, [Evidence("look", PASS, ttl_s=60.0)], ServingNow(), Now("b", 1.0, 1e9), RULES),
     Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
-    Manifest((Entry("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}),
+    Manifest(
+        (ManifestFile("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}
+    ),
     DrainNote(("replicas/vllm0",), watchdog=True),
     GivenShare(5),
     Process("controller", "machine", "boot", 1, 0, 42, 7),

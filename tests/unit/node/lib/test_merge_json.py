@@ -256,7 +256,7 @@ def test_every_key_but_ours_survives_in_every_file(
     path.write_text(text)
     try:
         changed = merge_json.merge_file({"path": str(path), "set": CDI})
-    except user_file.Refused:
+    except user_file.FileRefused:
         assert not isinstance(before.get("features", {}), dict)
         assert path.read_text() == text
         return
@@ -282,7 +282,7 @@ def test_no_text_whatever_is_changed_unless_it_is_a_json_object(tmp_path: Path, 
     path.write_bytes(text.encode())
     try:
         merge_json.merge_file({"path": str(path), "set": CDI})
-    except user_file.Refused:
+    except user_file.FileRefused:
         assert path.read_bytes() == text.encode()
     else:
         plain = text.encode().decode("utf-8-sig")

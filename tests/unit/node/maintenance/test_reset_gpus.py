@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.maintenance import reset_gpus
-from b200kit.node.maintenance.reset_gpus import CDI, DCGM, MANAGER, PERSISTENCED, Recipe, Refused
+from b200kit.node.maintenance.reset_gpus import (
+    CDI,
+    DCGM,
+    MANAGER,
+    PERSISTENCED,
+    Recipe,
+    ResetRefused,
+)
 from tests.messages import PYTHON, assert_message, raises_message
 
 DAEMONS = (*CDI, DCGM, PERSISTENCED, MANAGER)
@@ -100,7 +107,7 @@ def test_display_module_in_use_refuses_and_what_was_stopped_runs_again(
 ) -> None:
     (recipe.modules / "nvidia_drm").mkdir()
     node.fails = {"modprobe": "modprobe: FATAL: Module nvidia_drm is in use."}
-    with raises_message(Refused):
+    with raises_message(ResetRefused):
         recipe.through(True, fabric)
     assert node.steps[-5:] == [f"systemctl start {unit}" for unit in reset_gpus.START]
 
@@ -121,7 +128,7 @@ def test_process_that_has_a_device_open_is_named(
     descriptors = recipe.proc / str(sleeper) / "fd"
     descriptors.mkdir(parents=True)
     (descriptors / "7").symlink_to(device)
-    with raises_message(Refused, PID=f"pid {sleeper}", PYTHON=PYTHON):
+    with raises_message(ResetRefused, PID=f"pid {sleeper}", PYTHON=PYTHON):
         recipe.through(True, fabric)
     assert not any("nvidia-smi" in line for line in node.log)
     assert node.steps[-1] == f"systemctl start {CDI[0]}"
@@ -138,7 +145,7 @@ def test_other_files_are_no_devices(node: Node, recipe: Recipe, sleeper: int) ->
 
 def test_refused_reset_may_be_tried_again_under_the_same_id(node: Node, recipe: Recipe) -> None:
     node.fails = {"nvidia-smi": "Please first kill all processes using these devices"}
-    with raises_message(Refused):
+    with raises_message(ResetRefused):
         recipe.through(True, fabric)
     node.fails = {}
     assert "all GPUs reset" in again(node, recipe.notes.parent).through(True, fabric)
@@ -175,7 +182,7 @@ def test_daemon_that_does_not_start_is_said_when_the_others_were_tried(
     node: Node, recipe: Recipe
 ) -> None:
     node.fails = {f"systemctl start {MANAGER}": "Job for it failed."}
-    with raises_message(Refused):
+    with raises_message(ResetRefused):
         recipe.through(True, fabric)
     assert node.steps[-1] == f"systemctl start {CDI[0]}"
     assert json.loads(recipe.path.read_text())["step"] == "reset"
@@ -183,7 +190,7 @@ def test_daemon_that_does_not_start_is_said_when_the_others_were_tried(
 
 def test_daemon_that_does_not_stop_ends_it_before_the_reset(node: Node, recipe: Recipe) -> None:
     node.fails = {f"systemctl stop {PERSISTENCED}": "timed out"}
-    with raises_message(Refused):
+    with raises_message(ResetRefused):
         recipe.through(True, fabric)
     assert "nvidia-smi -r" not in node.steps
     assert node.steps[-1] == f"systemctl start {CDI[0]}"

@@ -11,7 +11,7 @@ import pytest
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.metrics import exposition, latency_bounds
-from b200kit.node.metrics.families import Events, Known, families
+from b200kit.node.metrics.families import Events, MetricsInput, families
 from b200kit.node.metrics.latency_bounds import Latency, bound
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules, ServingNow, issued
@@ -58,14 +58,14 @@ def standing(**changes: Any) -> dict[str, Any]:
     return {**unstructure(ReplicaState(**changes)), "last": {"at": EARLIER}}
 
 
-def known(**notes: Any) -> Known:
+def known(**notes: Any) -> MetricsInput:
     """A node with two replicas of four GPUs that is well, but for some notes."""
     well = {"watch": looked(), "watchdog": {"0": standing(), "1": standing()}, "smoke": SMOKE}
     replicas = {0: ("a", "b", "c", "d"), 1: ("e", "f", "g", "h")}
-    return Known(NOW, 100.0, "1.0", well | notes, replicas, {"success": 9}, PROOF)
+    return MetricsInput(NOW, 100.0, "1.0", well | notes, replicas, {"success": 9}, PROOF)
 
 
-def lines(node: Known) -> list[str]:
+def lines(node: MetricsInput) -> list[str]:
     """The page's samples."""
     text = exposition.text(families(node))
     return [line for line in text.splitlines() if not line.startswith("#")]
@@ -122,7 +122,7 @@ def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
 
 
 def test_of_a_bare_node_nothing_looks_healthy() -> None:
-    said = lines(Known(NOW, 100.0, "1.0", {}, None))
+    said = lines(MetricsInput(NOW, 100.0, "1.0", {}, None))
     healthy = [line for line in said if line.endswith(" 1") and "build_info" not in line]
     assert healthy == [
         'b200_reading_present{reading="metrics"} 1',

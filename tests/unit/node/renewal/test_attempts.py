@@ -11,8 +11,8 @@ import pytest
 
 from b200kit.node.client.chat import Tally
 from b200kit.node.renewal import attempts
-from b200kit.node.renewal.attempts import Attempts, Outcome
-from b200kit.node.renewal.traffic import Seen
+from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
+from b200kit.node.renewal.traffic import GatewayTraffic
 
 PASSED = {"verdict": "pass", "reasons": []}
 
@@ -42,10 +42,10 @@ class Simulated:
         self.second += bool(found)
         return found
 
-    def at_gateway(self) -> Seen | str:
-        return Seen(self.users(self.second) + self.sent, 0)
+    def at_gateway(self) -> GatewayTraffic | str:
+        return GatewayTraffic(self.users(self.second) + self.sent, 0)
 
-    async def traffic(self) -> Seen | str:
+    async def traffic(self) -> GatewayTraffic | str:
         self.second += 1
         return self.at_gateway()
 
@@ -69,14 +69,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "WATCHED_S", 0.002)
 
 
-def until_measured(site: Simulated, idle_s: float = 10) -> Outcome:
+def until_measured(site: Simulated, idle_s: float = 10) -> RenewalOutcome:
     """What comes of it."""
     return asyncio.run(Attempts(site, idle_s, dict, lambda _: None).until_measured())
 
 
 def test_idle_node_is_measured_after_the_time_asked_for() -> None:
     site = Simulated()
-    assert until_measured(site) == Outcome(PASSED, "")
+    assert until_measured(site) == RenewalOutcome(PASSED, "")
     assert site.begun == [11]
 
 
@@ -121,7 +121,7 @@ def test_hours_end_it() -> None:
 
 def test_failed_test_is_a_result_and_an_invalid_one_is_none() -> None:
     failed = {"verdict": "fail", "reasons": ["slow"]}
-    assert until_measured(Simulated(document=failed)) == Outcome(failed, "slow")
+    assert until_measured(Simulated(document=failed)) == RenewalOutcome(failed, "slow")
     invalid = Simulated(document={"verdict": "invalid", "reasons": ["the client waited"]})
     invalid.hours_s = 40
     found = until_measured(invalid)

@@ -19,7 +19,7 @@ from b200kit.node.proof.document import Proof, ProofRules, RenewalRules, Serving
 from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.renewal import attempts, command
 from b200kit.node.renewal.node import ThisNode
-from b200kit.node.renewal.traffic import Seen
+from b200kit.node.renewal.traffic import GatewayTraffic
 from b200kit.node.state.event import Event
 from tests.unit.node.latency.test_smoke import config
 
@@ -57,13 +57,13 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
             del self, tally
             return dict(document)
 
-        async def nobody(self: ThisNode) -> Seen:
+        async def nobody(self: ThisNode) -> GatewayTraffic:
             del self
-            return Seen(0, 0)
+            return GatewayTraffic(0, 0)
 
         found = {
-            "hindrance": lambda _: "", "at_gateway": lambda _: Seen(0, 0), "traffic": nobody,
-            "measure": measured, **node,
+            "hindrance": lambda _: "", "at_gateway": lambda _: GatewayTraffic(0, 0),
+            "traffic": nobody, "measure": measured, **node,
         }  # fmt: skip
         for name, function in found.items():
             monkeypatch.setattr(ThisNode, name, function)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from b200kit.node.renewal.hindrance import Standing, hindrance
-from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer
 from b200kit.node.state.serving import Replica
 from tests.subtests import in_subtests
 
-UP = (Server("vllm0", "UP", 0), Server("vllm1", "UP", 0))
+UP = (GatewayServer("vllm0", "UP", 0), GatewayServer("vllm1", "UP", 0))
 SERVES = Standing(UP)
 REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n in (0, 1)]
 
@@ -23,8 +23,8 @@ REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n i
         (replace(SERVES, lock={"owner": "ops"}), "works on"),
         (replace(SERVES, rolling_restart={"replica": 1}), "rolling restart"),
         (replace(SERVES, servers="no socket"), "no socket"),
-        (replace(SERVES, servers=(UP[0], Server("vllm1", "DRAIN", 0))), "vllm1"),
-        (replace(SERVES, servers=(UP[0], Server("vllm1", "DOWN 1/2", 0))), "vllm1"),
+        (replace(SERVES, servers=(UP[0], GatewayServer("vllm1", "DRAIN", 0))), "vllm1"),
+        (replace(SERVES, servers=(UP[0], GatewayServer("vllm1", "DOWN 1/2", 0))), "vllm1"),
         (replace(SERVES, servers=UP[:1]), "vllm1"),
     ],
 )

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.weights.manifest import Entry, ManifestError, parse, size_text, wrong
+from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse, size_text, wrong
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 
 SHA = "a" * 64
 FILE = {"path": "weights/model-1.safetensors", "size": 3, "sha256": SHA}
-ENTRIES = [Entry("config.json", 2, SHA), Entry("weights/a.bin", 3, SHA)]
+ENTRIES = [ManifestFile("config.json", 2, SHA), ManifestFile("weights/a.bin", 3, SHA)]
 HERE = {"config.json": (2, 11), "weights/a.bin": (3, 12), ".complete": (12, 1)}
 PROOF = {"config.json": [2, 11], "weights/a.bin": [3, 12]}
 
 
-def parsed(*files: Any) -> tuple[Entry, ...]:
+def parsed(*files: Any) -> tuple[ManifestFile, ...]:
     """The entries of a manifest of these files, by its right revision."""
     raw = json.dumps({"files": files}).encode()
     return parse(raw, hashlib.sha256(raw).hexdigest())
 
 
 def test_entries_are_those_of_the_document() -> None:
-    assert parsed(FILE) == (Entry("weights/model-1.safetensors", 3, SHA),)
+    assert parsed(FILE) == (ManifestFile("weights/model-1.safetensors", 3, SHA),)
 
 
 def test_other_revision_is_refused() -> None:

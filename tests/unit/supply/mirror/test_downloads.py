@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from b200kit.cli.supply.mirror import download_text
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.mirror import wanted
 from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs, Transaction
 from b200kit.supply.mirror.wanted import Wanted
@@ -18,9 +18,11 @@ def asked(system: str) -> Transaction:
     return Transaction(system, (), (), "")
 
 
-def files(*sizes: int) -> dict[str, Entry]:
+def files(*sizes: int) -> dict[str, ManifestFile]:
     """Files of these sizes, by a name that no other has."""
-    return {f"{n}-{size}": Entry(f"{n}-{size}", size, "0" * 64) for n, size in enumerate(sizes)}
+    return {
+        f"{n}-{size}": ManifestFile(f"{n}-{size}", size, "0" * 64) for n, size in enumerate(sizes)
+    }
 
 
 def test_node_downloads_its_own_kinds_packages_wheels_and_model() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.operations import mirror_needs
 from b200kit.operations.mirror_needs import NeedsUnknown
 from b200kit.supply.mirror.needs import Needs
@@ -76,7 +76,7 @@ def test_nodes_that_differ_are_transactions_of_their_own(tmp_path: Path) -> None
 
 @pytest.mark.process
 def test_nodes_of_a_kind_take_the_same_from_the_same_place(tmp_path: Path) -> None:
-    entry = Entry("config.json", 2, "0" * 64)
+    entry = ManifestFile("config.json", 2, "0" * 64)
     raw = written([entry], origin(f"org/name@{'1' * 40}"))
     (tmp_path / "manifest").write_bytes(raw)
     other = {

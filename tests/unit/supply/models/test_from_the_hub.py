@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from b200kit.cli import main
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.weights import fetch
-from b200kit.node.weights.manifest import Entry
+from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.models import hub_model, manifest
 from tests.lab.supply.internet.hub import Hub
 from tests.messages import assert_message
@@ -137,7 +137,7 @@ def test_problem_names_the_command_that_mends_it(
 
 def test_manifest_without_an_origin_is_refused(hub: Hub, pinned: Path, tmp_path: Path) -> None:
     spec = spec_of(tmp_path, pinned)
-    raw = manifest.written([Entry("config.json", 2, "a" * 64)])
+    raw = manifest.written([ManifestFile("config.json", 2, "a" * 64)])
     pinned.write_bytes(raw)
     [problem] = hub_model.problems(spec.replace(model_revision=manifest.revision(raw)))
     assert problem.key == "model_manifest"

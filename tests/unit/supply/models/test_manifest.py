@@ -6,12 +6,12 @@ import hashlib
 
 import pytest
 
-from b200kit.node.weights.manifest import Entry, parse
+from b200kit.node.weights.manifest import ManifestFile, parse
 from b200kit.supply.models import manifest
 from b200kit.supply.models.manifest import Origin
 from tests.messages import raises_message
 
-A, B = Entry("a.json", 1, "a" * 64), Entry("sub/b.json", 2, "b" * 64)
+A, B = ManifestFile("a.json", 1, "a" * 64), ManifestFile("sub/b.json", 2, "b" * 64)
 OF = Origin("org/Model", "c" * 40)
 
 

@@ -24,7 +24,7 @@ MOST_TEXT = 160
 
 
 @dataclass(frozen=True)
-class Group:
+class XidGroup:
     """Every message of one code about one GPU."""
 
     address: str
@@ -53,7 +53,7 @@ class Group:
         return words
 
 
-def grouped(state: StateView, entries: list[View]) -> list[Group]:
+def grouped(state: StateView, entries: list[View]) -> list[XidGroup]:
     """Messages by PCI address and code, in order of first sight."""
     texts: dict[tuple[str, int], list[str]] = {}
     for entry in entries:
@@ -61,7 +61,7 @@ def grouped(state: StateView, entries: list[View]) -> list[Group]:
         if address is not None and code is not None:
             text = entry.known(str, "text") or ""
             texts.setdefault((address.lower(), code), []).append(text)
-    return [Group(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
+    return [XidGroup(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
 
 
 @check(
@@ -87,7 +87,7 @@ def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(f"no Xid that matters among {len(entries)} in this boot's kernel log")
 
 
-def downstream(group: Group, table: Expected) -> Iterator[Finding]:
+def downstream(group: XidGroup, table: Expected) -> Iterator[Finding]:
     """A note that an NVLink message of one GPU follows from the lost link of another."""
     if group.gpu and group.code != DOWNSTREAM[0]:
         summary = f"{group.subject}: Xid {group.code} follows from another GPU's Xid {LINK_LOST}"
@@ -95,7 +95,7 @@ def downstream(group: Group, table: Expected) -> Iterator[Finding]:
         yield noted(summary, group.gpu, group.texts[-1] or f"Xid {group.code}", expected)
 
 
-def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]:
+def xid(expect: Expectation, table: Expected, group: XidGroup) -> Iterator[Finding]:
     """The finding of one code on one GPU; a code that is not listed is a note with its text.
 
     What a new code does to the GPU, other readings show; until somebody classifies it, no action is
@@ -117,7 +117,7 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
         yield replace(found, kind=f"Xid {group.code}")
 
 
-def describe(group: Group, entry: View) -> str:
+def describe(group: XidGroup, entry: View) -> str:
     """The sentence for a group: code, meaning, what its messages say, how often."""
     meaning = entry.known(str, "meaning") or "not classified yet"
     details = f": {group.details}" if group.details else ""

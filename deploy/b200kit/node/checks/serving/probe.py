@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import failed, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.serving.units import ACTIVE, NOT_ASKED, replicas_of
-from b200kit.node.state.engine_probe import SCHEMA, Result
+from b200kit.node.state.engine_probe import SCHEMA, ProbeVerdict
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread, View
 
 _WHOLE = rule("every step passed", "an engine that lacks something hangs or ends, minutes later")
-_DONE = (Result.PASSED.value, Result.NOT_APPLICABLE.value)
+_DONE = (ProbeVerdict.PASSED.value, ProbeVerdict.NOT_APPLICABLE.value)
 
 
 @check("serving.probe")
@@ -63,7 +63,7 @@ def _steps(page: View, running: str) -> list[View]:
 def _step(name: str, step: View) -> Iterator[Finding]:
     """A finding of a step that did not pass."""
     what, result = step.text("name"), step.text("result")
-    if result == Result.FAILED.value:
+    if result == ProbeVerdict.FAILED.value:
         seen, remedy = step.known(str, "seen") or "it does not say what", step.known(str, "remedy")
         summary = f"{name} cannot start its engine: {what}: {seen}"
         yield failed(

@@ -15,7 +15,7 @@ HARMLESS = ("accepted", "same", "drifted", "none")
 
 
 @dataclass(frozen=True)
-class Found:
+class AnswersJudgement:
     """What came of a comparison. outcome: `accepted same drifted different none unmeasured`.
 
     why: one line. faults: a line for each replica that answers otherwise.
@@ -28,7 +28,7 @@ class Found:
 
 def against(
     kept: Sequence[Answer], of: str, replicas: Mapping[str, Sequence[Answer]], tolerance: float
-) -> Found:
+) -> AnswersJudgement:
     """Replicas against kept answers; *of*: whose, and when they were given."""
     found = {name: compare(said, kept, tolerance) for name, said in replicas.items()}
     worst = max(found.values(), key=lambda one: one.rank)
@@ -39,10 +39,10 @@ def against(
         if one.likeness is Likeness.DIFFERENT
     )
     why = [f"{name}: {one.words}" for name, one in found.items() if one.words]
-    return Found(str(worst.likeness), "; ".join([of, *why]), faults)
+    return AnswersJudgement(str(worst.likeness), "; ".join([of, *why]), faults)
 
 
-def changes(smoke: Mapping[str, Any], found: Found) -> dict[str, Any]:
+def changes(smoke: Mapping[str, Any], found: AnswersJudgement) -> dict[str, Any]:
     """What a comparison changes in a smoke document whose `golden` has answers.
 
     A replica that answers otherwise fails the test, whatever else is in doubt; what cannot be

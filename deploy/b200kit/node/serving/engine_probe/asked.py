@@ -8,7 +8,7 @@ LOOK = "systemctl cat vllm@{replica}.service shows who changed it, deploy/b200.p
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRequest:
     """One replica: *kind* is what it computes on, *address* where its *ranks* on this node meet.
 
     *environment* is the unit's own.

@@ -7,13 +7,13 @@ import socket
 from datetime import timedelta
 from importlib import import_module
 
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
 
 WITHIN_S = 60
 _ELEMENTS = 1 << 18
 
 
-def all_reduce(asked: Asked) -> str:
+def all_reduce(asked: ProbeRequest) -> str:
     """NCCL between the replica's GPUs; gloo between processes on CPUs, of which there are two."""
     if asked.kind == "stand-in":
         raise NotApplicable("a stand-in for an engine has no ranks")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module, machinery, metadata
 from pathlib import Path
 
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
 
 _SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 # What Triton takes (triton/runtime/build.py), and torch.compile (torch/_inductor/config.py).
@@ -29,7 +29,7 @@ PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModule_Create(&module); }}
 _WITHIN_S = 60.0
 
 
-def compiler(asked: Asked) -> str:
+def compiler(asked: ProbeRequest) -> str:
     """A C and a C++ compiler, ninja and nvcc are found where the engine looks for them."""
     _engine_only(asked)
     found = [_program(asked, "CC", _C, "g++"), _program(asked, "CXX", _CXX, "g++")]
@@ -42,12 +42,12 @@ def compiler(asked: Asked) -> str:
     return ", ".join(found)
 
 
-def _engine_only(asked: Asked) -> None:
+def _engine_only(asked: ProbeRequest) -> None:
     if asked.kind == "stand-in":
         raise NotApplicable("a stand-in for an engine compiles nothing")
 
 
-def _program(asked: Asked, variable: str, names: tuple[str, ...], package: str) -> str:
+def _program(asked: ProbeRequest, variable: str, names: tuple[str, ...], package: str) -> str:
     """Where the first of some programs is. A variable that names one stands above them."""
     path = asked.environment.get("PATH", "")
     wanted = (asked.environment.get(variable) or "").split()[:1] or names
@@ -66,7 +66,7 @@ def _program(asked: Asked, variable: str, names: tuple[str, ...], package: str) 
     raise Fault(f"no {' or '.join(wanted)} in PATH={path}", remedy)
 
 
-def headers(asked: Asked) -> str:
+def headers(asked: ProbeRequest) -> str:
     """An extension of this Python compiles, in C as Triton's and in C++ as torch.compile's."""
     _engine_only(asked)
     include = sysconfig.get_path("include")
@@ -106,13 +106,13 @@ def _compile(command: list[str], source: Path, made: Path) -> None:
 
 
 @contextmanager
-def _folder(asked: Asked) -> Iterator[Path]:
+def _folder(asked: ProbeRequest) -> Iterator[Path]:
     """A folder where what is compiled can be run: /run may be mounted noexec."""
     with tempfile.TemporaryDirectory(dir=asked.environment.get("HOME"), prefix=".probe-") as path:
         yield Path(path)
 
 
-def triton(asked: Asked) -> str:
+def triton(asked: ProbeRequest) -> str:
     """Triton compiles the stub of its driver and loads it, from nothing that it kept."""
     if not asked.on_gpus:
         raise NotApplicable("Triton is for GPUs")

@@ -6,7 +6,7 @@ import ctypes
 import uuid
 from importlib import import_module
 
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
 from b200kit.node.serving.engine_probe.compilers import has
 
 LIBRARY = "libcuda.so.1"
@@ -25,7 +25,7 @@ _REMEDIES = {
 _FIRST_DRIVER = {12: 525, 13: 580}
 
 
-def cuda(asked: Asked) -> str:
+def cuda(asked: ProbeRequest) -> str:
     """A context can be made on each GPU of the replica, and no other GPU is seen."""
     if not asked.on_gpus:
         raise NotApplicable("no GPU computes")
@@ -67,7 +67,7 @@ def _compare(offered: int) -> None:
 class _Driver:
     """The calls of cuda.h that are needed."""
 
-    def __init__(self, library: ctypes.CDLL, asked: Asked) -> None:
+    def __init__(self, library: ctypes.CDLL, asked: ProbeRequest) -> None:
         self._library, self._asked = library, asked
 
     def version(self) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module, metadata
 
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
 from b200kit.node.serving.engine_probe.compilers import has
 
 
-def kernels(asked: Asked) -> str:
+def kernels(asked: ProbeRequest) -> str:
     """The normalisation of one small tensor: prebuilt, or compiled by nvcc and ninja."""
     if not asked.on_gpus:
         raise NotApplicable("FlashInfer is for GPUs")

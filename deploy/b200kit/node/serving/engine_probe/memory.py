@@ -9,7 +9,7 @@ import resource
 import tempfile
 from pathlib import Path
 
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
 
 SHARED = Path("/dev/shm")  # noqa: S108 - the place itself is asked about
 _MIB = 1 << 20
@@ -20,7 +20,7 @@ _ALONE_MIB, _SHARED_MIB, _RANK_MIB = 16, 320, 64
 _LOCKED = 64 * _MIB
 
 
-def shared_memory(asked: Asked) -> str:
+def shared_memory(asked: ProbeRequest) -> str:
     """Shared memory can be mapped in the size that the ranks share."""
     ranks = asked.ranks if asked.ranks > 1 else 0
     needed = (_SHARED_MIB + ranks * _RANK_MIB if ranks else _ALONE_MIB) * _MIB
@@ -51,7 +51,7 @@ def _map(size: int) -> None:
             memory[0] = memory[size - 1] = 1
 
 
-def locked_memory(asked: Asked) -> str:
+def locked_memory(asked: ProbeRequest) -> str:
     """Memory can be locked without a limit, which network adapters need of buffers."""
     if not asked.on_gpus:
         raise NotApplicable("an engine on CPUs locks no memory")
@@ -70,7 +70,7 @@ def locked_memory(asked: Asked) -> str:
     return f"{_LOCKED // _MIB} MiB locked, no limit"
 
 
-def executable_memory(asked: Asked) -> str:
+def executable_memory(asked: ProbeRequest) -> str:
     """Memory can be written and run, as kernels that are compiled at run time need it."""
     protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
     try:
@@ -81,7 +81,7 @@ def executable_memory(asked: Asked) -> str:
     return "memory can be written and run"
 
 
-def cache(asked: Asked) -> str:
+def cache(asked: ProbeRequest) -> str:
     """The caches can be written, and what lies there can be run; the temporary files, too."""
     home, temporary = (Path(asked.environment.get(name, "/")) for name in ("HOME", "TMPDIR"))
     for path, line in ((home, "CacheDirectory="), (temporary, "RuntimeDirectory=")):

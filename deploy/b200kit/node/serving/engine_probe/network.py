@@ -6,14 +6,14 @@ import errno
 import socket
 
 from b200kit.node.serving.engine_probe import interfaces
-from b200kit.node.serving.engine_probe.asked import Asked, Fault
+from b200kit.node.serving.engine_probe.asked import Fault, ProbeRequest
 
 _WITHIN_S = 3.0
 _LOOPBACK = "127.0.0.1"
 VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
-def loopback(asked: Asked) -> str:
+def loopback(asked: ProbeRequest) -> str:
     """A connection over loopback, which gateway, API server and workers all use."""
     try:
         _connect(_LOOPBACK)
@@ -22,7 +22,7 @@ def loopback(asked: Asked) -> str:
     return f"{_LOOPBACK} connects"
 
 
-def _remedy(error: OSError, asked: Asked) -> str:
+def _remedy(error: OSError, asked: ProbeRequest) -> str:
     if error.errno == errno.EAFNOSUPPORT:
         return asked.unit("RestrictAddressFamilies= lacks AF_INET")
     if error.errno in (errno.EADDRNOTAVAIL, errno.ENETUNREACH):
@@ -30,7 +30,7 @@ def _remedy(error: OSError, asked: Asked) -> str:
     return asked.unit("IPAddressAllow= lacks localhost")
 
 
-def netlink(asked: Asked) -> str:
+def netlink(asked: ProbeRequest) -> str:
     """The interfaces can be listed, as NCCL and gloo do."""
     try:
         found = interfaces.addresses()
@@ -40,7 +40,7 @@ def netlink(asked: Asked) -> str:
     return f"{len(found)} interfaces"
 
 
-def interface(asked: Asked) -> str:
+def interface(asked: ProbeRequest) -> str:
     """The interface that NCCL and gloo are given has the address at which the ranks may meet."""
     known = interfaces.addresses()
     for variable in VARIABLES:

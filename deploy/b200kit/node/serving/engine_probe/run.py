@@ -20,10 +20,10 @@ from pathlib import Path
 from b200kit.node.lib import documents, hard_timeout, program, timestamp
 from b200kit.node.lib.printable import printable
 from b200kit.node.lib.stdout import claim_stdout, emit
-from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
-from b200kit.node.serving.engine_probe.steps import BY_NAME, STEPS, Step
+from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.steps import BY_NAME, STEPS, ProbeStep
 from b200kit.node.state import engine_probe
-from b200kit.node.state.engine_probe import Outcome, Result
+from b200kit.node.state.engine_probe import ProbedStep, ProbeVerdict
 
 _MOST = 400
 _LATE = "it hangs, or the node has too much to do: journalctl -k may say why"
@@ -34,18 +34,18 @@ class Words:
     """The command line: those of the replica, which each step gets, too."""
 
     replica: list[str]
-    asked: Asked
+    asked: ProbeRequest
     into: Path
 
 
 def main(args: list[str]) -> int:
     """Take every step, write the document, say what failed."""
     words = _parse(args)
-    outcomes: list[Outcome] = []
+    outcomes: list[ProbedStep] = []
     for step in STEPS:
         ended = engine_probe.failure(outcomes)
         outcomes.append(
-            Outcome(step.name, Result.NOT_REACHED) if ended else _take(step, words.replica)
+            ProbedStep(step.name, ProbeVerdict.NOT_REACHED) if ended else _take(step, words.replica)
         )
     _write(words, outcomes)
     failed = engine_probe.failure(outcomes)
@@ -63,34 +63,40 @@ def _parse(args: list[str]) -> Words:
     parser.add_argument("--address", required=True, help="where they meet")
     parser.add_argument("--into", type=Path, help="the directory of the document")
     options = parser.parse_args(args)
-    asked = Asked(options.replica, options.kind, options.ranks, options.address, dict(os.environ))
+    asked = ProbeRequest(
+        options.replica, options.kind, options.ranks, options.address, dict(os.environ)
+    )
     directory = options.into or Path(engine_probe.DIRECTORY) / str(asked.replica)
     return Words(args, asked, directory / engine_probe.NAME)
 
 
-def _take(step: Step, words: Sequence[str]) -> Outcome:
+def _take(step: ProbeStep, words: Sequence[str]) -> ProbedStep:
     """One step in a process of its own: an engine's library may end or hang it."""
     began = time.monotonic()
     try:
         done = hard_timeout.run(program.argv("_engine-step", step.name, *words), step.within_s)
         found = _answer(step, done)
     except TimeoutError:
-        found = Outcome(step.name, Result.FAILED, f"no end within {step.within_s:g} s", _LATE)
+        found = ProbedStep(
+            step.name, ProbeVerdict.FAILED, f"no end within {step.within_s:g} s", _LATE
+        )
     except OSError as error:
-        found = Outcome(step.name, Result.FAILED, str(error), "look at the unit's journal")
+        found = ProbedStep(step.name, ProbeVerdict.FAILED, str(error), "look at the unit's journal")
     took = round(time.monotonic() - began, 3)
-    return Outcome(found.name, found.result, _short(found.seen), _short(found.remedy), took)
+    return ProbedStep(found.name, found.result, _short(found.seen), _short(found.remedy), took)
 
 
-def _answer(step: Step, done: subprocess.CompletedProcess[bytes]) -> Outcome:
+def _answer(step: ProbeStep, done: subprocess.CompletedProcess[bytes]) -> ProbedStep:
     """What its process said; one that ended without an answer has failed."""
     try:
         said = documents.parse(done.stdout)
-        return Outcome(step.name, Result(said["result"]), str(said["seen"]), str(said["remedy"]))
+        return ProbedStep(
+            step.name, ProbeVerdict(said["result"]), str(said["seen"]), str(said["remedy"])
+        )
     except (ValueError, KeyError, TypeError):
         last = hard_timeout.last_line(done)
         seen = f"its process ended with {done.returncode}: {last}"
-        return Outcome(step.name, Result.FAILED, seen, "look at the unit's journal")
+        return ProbedStep(step.name, ProbeVerdict.FAILED, seen, "look at the unit's journal")
 
 
 def _short(text: str) -> str:
@@ -98,7 +104,7 @@ def _short(text: str) -> str:
     return line if len(line) <= _MOST else f"{line[: _MOST - 3]}..."
 
 
-def _write(words: Words, outcomes: Sequence[Outcome]) -> None:
+def _write(words: Words, outcomes: Sequence[ProbedStep]) -> None:
     """Whole or not at all; a place that cannot be written is a step's to name."""
     invocation = os.environ.get("INVOCATION_ID", "")
     found = engine_probe.document(invocation, words.asked.kind, timestamp.now(), outcomes)
@@ -116,15 +122,15 @@ def one(args: list[str]) -> int:
     sys.dont_write_bytecode = True
     answer = claim_stdout()
     step, asked = BY_NAME[args[0]], _parse(args[1:]).asked
-    result, seen, remedy = Result.PASSED, "", ""
+    result, seen, remedy = ProbeVerdict.PASSED, "", ""
     try:
         seen = step.take(asked)
     except NotApplicable as why:
-        result, seen = Result.NOT_APPLICABLE, str(why)
+        result, seen = ProbeVerdict.NOT_APPLICABLE, str(why)
     except Fault as fault:
-        result, seen, remedy = Result.FAILED, fault.seen, fault.remedy
+        result, seen, remedy = ProbeVerdict.FAILED, fault.seen, fault.remedy
     except Exception as error:
-        result, seen = Result.FAILED, f"{type(error).__name__}: {error}"
+        result, seen = ProbeVerdict.FAILED, f"{type(error).__name__}: {error}"
         remedy = "look at the unit's journal"
     emit(answer, {"result": result.value, "seen": seen, "remedy": remedy})
     return 0

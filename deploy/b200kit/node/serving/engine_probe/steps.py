@@ -13,31 +13,31 @@ from b200kit.node.serving.engine_probe import (
     memory,
     network,
 )
-from b200kit.node.serving.engine_probe.asked import Asked
+from b200kit.node.serving.engine_probe.asked import ProbeRequest
 
 
 @dataclass(frozen=True)
-class Step:
+class ProbeStep:
     """One step: returns what was seen, or raises Fault or NotApplicable."""
 
     name: str
-    take: Callable[[Asked], str]
+    take: Callable[[ProbeRequest], str]
     within_s: float = 20.0
 
 
 STEPS = (
-    Step("loopback", network.loopback),
-    Step("netlink", network.netlink),
-    Step("interface", network.interface),
-    Step("shared-memory", memory.shared_memory),
-    Step("locked-memory", memory.locked_memory),
-    Step("executable-memory", memory.executable_memory),
-    Step("cache", memory.cache),
-    Step("compiler", compilers.compiler),
-    Step("headers", compilers.headers, 60.0),
-    Step("cuda", cuda.cuda, 60.0),
-    Step("triton", compilers.triton, 120.0),
-    Step("all-reduce", collective.all_reduce, 120.0),
-    Step("flashinfer", flashinfer.kernels, 120.0),
+    ProbeStep("loopback", network.loopback),
+    ProbeStep("netlink", network.netlink),
+    ProbeStep("interface", network.interface),
+    ProbeStep("shared-memory", memory.shared_memory),
+    ProbeStep("locked-memory", memory.locked_memory),
+    ProbeStep("executable-memory", memory.executable_memory),
+    ProbeStep("cache", memory.cache),
+    ProbeStep("compiler", compilers.compiler),
+    ProbeStep("headers", compilers.headers, 60.0),
+    ProbeStep("cuda", cuda.cuda, 60.0),
+    ProbeStep("triton", compilers.triton, 120.0),
+    ProbeStep("all-reduce", collective.all_reduce, 120.0),
+    ProbeStep("flashinfer", flashinfer.kernels, 120.0),
 )
 BY_NAME = {step.name: step for step in STEPS}

@@ -38,7 +38,7 @@ class HAProxyError(Exception):
 
 
 @dataclass(frozen=True)
-class Server:
+class GatewayServer:
     """One server of a backend: HAProxy's word for its status ("UP", "DRAIN", "MAINT", "DOWN" and
     forms of them such as "DOWN 1/2"), the requests it is answering, its weight in force.
     """
@@ -93,7 +93,7 @@ def traffic(
     return sum(given), sum(under_way)
 
 
-def servers(socket: Path = SOCKET, backend: str = BACKEND) -> list[Server]:
+def servers(socket: Path = SOCKET, backend: str = BACKEND) -> list[GatewayServer]:
     """The backend's servers, in the configuration's order. Raises HAProxyError."""
     own = _rows(ask("show stat", socket), backend)
     return [_server(row) for row in own if row.get("svname") not in ("BACKEND", "FRONTEND")]
@@ -111,10 +111,12 @@ def _named(answer: str, backend: str) -> list[dict[str, str]]:
     return [row for row in rows if row.get("pxname") == backend]
 
 
-def _server(row: dict[str, str]) -> Server:
+def _server(row: dict[str, str]) -> GatewayServer:
     try:
         waiting = int(row["qcur"] or 0)
-        return Server(row["svname"], row["status"], int(row["scur"]) + waiting, int(row["weight"]))
+        return GatewayServer(
+            row["svname"], row["status"], int(row["scur"]) + waiting, int(row["weight"])
+        )
     except (KeyError, ValueError) as error:
         raise HAProxyError(f"HAProxy's statistics are not as expected: {error}") from error
 

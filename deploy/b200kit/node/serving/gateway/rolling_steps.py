@@ -15,7 +15,7 @@ from b200kit.node.client import correctness, engine_metrics
 from b200kit.node.client.serving_config import Serving
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.serving.gateway import haproxy
-from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.serving.gateway.haproxy import GatewayServer
 from b200kit.node.state.serving import Replica
 
 EVERY_S = 0.2
@@ -38,7 +38,7 @@ class Halt(Exception):
 class Gateway:
     """The gateway of this node, as far as a rolling restart needs it."""
 
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[GatewayServer]:
         """Who is in rotation; nobody where the gateway is of a kit that could not be asked."""
         return haproxy.servers() if haproxy.SOCKET.exists() else []
 

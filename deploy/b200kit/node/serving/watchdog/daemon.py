@@ -21,7 +21,7 @@ from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.watchdog import sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.mender import Mender
-from b200kit.node.serving.watchdog.probe import Alike, Prober
+from b200kit.node.serving.watchdog.probe import AnswerQuorum, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.pace import Pace
 
@@ -33,7 +33,7 @@ _LOOK_FOR_CHANGES_S = 1.0
 def watched(serving: Serving, edges: Edges) -> list[Watched]:
     """Every replica, with what an earlier watchdog knew of it."""
     plan = serving.watchdog
-    in_flight, alike = serving.rolling_restart.in_flight, Alike(len(serving.replicas))
+    in_flight, alike = serving.rolling_restart.in_flight, AnswerQuorum(len(serving.replicas))
     pace = Pace(plan.rules.slower)
     found = [
         Watched(

@@ -36,7 +36,7 @@ READ_EVERY = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class ProbeResult:
     """What a probe found; detail is one line, seconds how long the answer took."""
 
     outcome: ProbeOutcome
@@ -45,7 +45,7 @@ class Found:
 
 
 @dataclass
-class Alike:
+class AnswerQuorum:
     """Which of so many replicas last answered like the reference, by name."""
 
     replicas: int = 1
@@ -71,7 +71,7 @@ class Prober:
     clock: Callable[[], float] = field(default=time.monotonic)
     reference: Callable[[], Reference | None] = lambda: None
     in_flight: tuple[str, ...] = ()
-    alike: Alike = field(default_factory=Alike)
+    alike: AnswerQuorum = field(default_factory=AnswerQuorum)
     pace: Pace = field(default_factory=Pace)
     name: str = ""
     _until_read: int = 0
@@ -80,7 +80,7 @@ class Prober:
     _made: float | None = None
     _still_since: float | None = None
 
-    async def probe(self) -> Found:
+    async def probe(self) -> ProbeResult:
         """One look; takes the probe's deadline and 20 s for counters at most."""
         before = await engine_metrics.scrape(self.endpoint)
         if self._began_again(before):
@@ -88,21 +88,21 @@ class Prober:
         self._keep_pace(before)
         still_s = self._still_for(before)
         if still_s >= self.plan.rules.stall_s:
-            return Found(
+            return ProbeResult(
                 ProbeOutcome.STALLED, f"requests wait and no token was made for {still_s:.0f} s"
             )
         began = self.clock()
         answer = await self._answer()
         took, error = self.clock() - began, answer.record().error
         if error is None and (why := self.pace.behind(self.name, self.clock())):
-            return Found(ProbeOutcome.SLOW, why, took)
+            return ProbeResult(ProbeOutcome.SLOW, why, took)
         if error is None:
             return replace(await self._read(before), seconds=took)
         if refuses(answer):
-            return Found(ProbeOutcome.REFUSED, error, took)
+            return ProbeResult(ProbeOutcome.REFUSED, error, took)
         if self._grew(before, await engine_metrics.scrape(self.endpoint)):
-            return Found(ProbeOutcome.BUSY, f"{error}; tokens are made for others", took)
-        return Found(ProbeOutcome.NO_ANSWER, error, took)
+            return ProbeResult(ProbeOutcome.BUSY, f"{error}; tokens are made for others", took)
+        return ProbeResult(ProbeOutcome.NO_ANSWER, error, took)
 
     def _keep_pace(self, sample: Sample | str) -> None:
         names = f"{self.plan.gaps}_sum", f"{self.plan.gaps}_count"
@@ -118,35 +118,35 @@ class Prober:
         limits = Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline)
         return await chat(self.endpoint, request, limits)
 
-    async def _read(self, before: Sample | str) -> Found:
+    async def _read(self, before: Sample | str) -> ProbeResult:
         """Hold the answer to a golden prompt against the reference, when that is due and idle."""
         self._until_read -= 1
         known = None if self._until_read > 0 else self.reference()
         if known is None:
-            return Found(ProbeOutcome.ANSWERED, "")
+            return ProbeResult(ProbeOutcome.ANSWERED, "")
         if not self._is_idle(before):
             # Requests that are computed along may change what it says.
             outcome = ProbeOutcome.IN_DOUBT if self._doubts else ProbeOutcome.ANSWERED
-            return Found(outcome, "it is not idle" if self._doubts else "")
+            return ProbeResult(outcome, "it is not idle" if self._doubts else "")
         fault = await self._fault(known)
         if fault is None:
             self._until_read = READ_EVERY
-            return Found(ProbeOutcome.ANSWERED, "")
+            return ProbeResult(ProbeOutcome.ANSWERED, "")
         self.alike.found[self.name] = not fault
         if fault:
             return self._doubted(fault)
         self._doubts, self._until_read = 0, READ_EVERY
         self._number = (self._number + 1) % len(PROMPTS)
-        return Found(ProbeOutcome.ANSWERED, "")
+        return ProbeResult(ProbeOutcome.ANSWERED, "")
 
-    def _doubted(self, fault: str) -> Found:
+    def _doubted(self, fault: str) -> ProbeResult:
         self._doubts += 1
         if not self.alike.is_confirmed(self.name):
-            return Found(
+            return ProbeResult(
                 ProbeOutcome.IN_DOUBT, f"{fault}; no other replica is known to answer like it"
             )
         wrong = self._doubts >= self.plan.rules.strikes
-        return Found(ProbeOutcome.WRONG if wrong else ProbeOutcome.IN_DOUBT, fault)
+        return ProbeResult(ProbeOutcome.WRONG if wrong else ProbeOutcome.IN_DOUBT, fault)
 
     async def _fault(self, reference: Reference) -> str | None:
         """What is wrong with the answer to this turn's prompt; None where it cannot be compared."""

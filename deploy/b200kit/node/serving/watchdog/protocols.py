@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from b200kit.node.serving.watchdog.probe import Found
+from b200kit.node.serving.watchdog.probe import ProbeResult
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.watchdog import ReplicaUnit
@@ -14,7 +14,7 @@ from b200kit.node.state.watchdog import ReplicaUnit
 class Probes(Protocol):
     """Asks a replica whether it is alive."""
 
-    async def probe(self) -> Found:
+    async def probe(self) -> ProbeResult:
         """One look."""
 
     async def is_idle(self) -> bool:

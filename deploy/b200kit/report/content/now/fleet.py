@@ -16,7 +16,7 @@ from b200kit.report.content.now.node import (
     RANK,
     SERVING,
     STATES,
-    Known,
+    NodeAnswer,
     NodeNow,
     Planned,
     Point,
@@ -29,7 +29,7 @@ _OUT = ("out", "partly out")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FleetRow:
     """Nodes of which the same is to be said. The first point is the worst; *when* the oldest."""
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class FleetNow:
     at: float
     every_s: float
     nodes: tuple[NodeNow, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[FleetRow, ...]
     sound: tuple[str, ...]
     rollouts: tuple[str, ...]
 
@@ -99,7 +99,7 @@ class FleetNow:
 
 
 def fleet_now(
-    known: Mapping[str, Known],
+    known: Mapping[str, NodeAnswer],
     planned: Mapping[str, Planned],
     rollouts: Sequence[str],
     now: float,
@@ -111,7 +111,7 @@ def fleet_now(
     return FleetNow(now, every_s, nodes, _rows(nodes), sound, tuple(rollouts))
 
 
-def _rows(nodes: Sequence[NodeNow]) -> tuple[Row, ...]:
+def _rows(nodes: Sequence[NodeNow]) -> tuple[FleetRow, ...]:
     alike: dict[tuple[Point, ...], list[NodeNow]] = {}
     for node in nodes:
         if node.points:
@@ -120,9 +120,9 @@ def _rows(nodes: Sequence[NodeNow]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: RANK[row.points[0].state]))
 
 
-def _row(those: Sequence[NodeNow]) -> Row:
+def _row(those: Sequence[NodeNow]) -> FleetRow:
     oldest = max((node.points for node in those), key=lambda points: points[0].age_s)
-    return Row(tuple(node.name for node in those), oldest, oldest[0].when)
+    return FleetRow(tuple(node.name for node in those), oldest, oldest[0].when)
 
 
 def figures(fleet: FleetNow) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,7 @@ _MOST_GPUS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NodeAnswer:
     """What is known of a node: its last answer and when that came, in seconds since 1970.
 
     *why*: why the last question brought none; "" where it did. *since*: when it was first asked.
@@ -105,7 +105,7 @@ class Clock:
     passed_s: float
 
     @classmethod
-    def of(cls, known: Known, now: float) -> Clock:
+    def of(cls, known: NodeAnswer, now: float) -> Clock:
         """Of an answer that is so old at *now*."""
         return cls(
             moment(read(known.standing, "at")),
@@ -218,7 +218,7 @@ class NodeNow:
         return STATES[self.points[0].state] if self.points else SERVING
 
 
-def node_now(name: str, known: Known, planned: Planned | None, now: float) -> NodeNow:
+def node_now(name: str, known: NodeAnswer, planned: Planned | None, now: float) -> NodeNow:
     """A node at *now*, seconds since 1970; its document may be anything."""
     if known.why or known.read_at is None:
         why = _not_read(known, now)
@@ -230,7 +230,7 @@ def node_now(name: str, known: Known, planned: Planned | None, now: float) -> No
     return NodeNow(name, points, ProofNow(UNKNOWN), read_at=known.read_at)
 
 
-def _answered(name: str, known: Known, planned: Planned | None, now: float) -> NodeNow:
+def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float) -> NodeNow:
     standing, clock = known.standing, Clock.of(known, now)
     entries = [mapping(entry) for entry in items(read(standing, "replicas"))]
     serving = [entry for entry in entries if entry.get("takes_requests") is True]
@@ -272,7 +272,7 @@ def _gpus(entries: list[Entry]) -> int:
     return sum(min(max(integer(entry.get("gpus")) or 0, 0), _MOST_GPUS) for entry in entries)
 
 
-def _not_read(known: Known, now: float) -> Point:
+def _not_read(known: NodeAnswer, now: float) -> Point:
     then = known.since if known.read_at is None else known.read_at
     age = max(0.0, now - then)
     when = (
@@ -285,7 +285,9 @@ def _not_read(known: Known, now: float) -> Point:
     return Point("not read", f"{why}{last}", advice.of_outcome("unreachable"), when, age)
 
 
-def _points(standing: object, known: Known, clock: Clock, entries: list[Entry]) -> Iterator[Point]:
+def _points(
+    standing: object, known: NodeAnswer, clock: Clock, entries: list[Entry]
+) -> Iterator[Point]:
     if read(standing, "headless") is True:
         yield Point("member", "it works for a replica of another node, which shows it")
         return
@@ -387,7 +389,7 @@ def _ejected(kept: ReplicaState, document: object, clock: Clock) -> tuple[str, f
 
 
 def _look(
-    document: object, look: Look | None, known: Known, clock: Clock, problem: str
+    document: object, look: Look | None, known: NodeAnswer, clock: Clock, problem: str
 ) -> Iterator[Point]:
     """Whether the last look says anything about now; *problem*: why it is not understood."""
     why, when, age = "", "", 0.0

@@ -11,7 +11,7 @@ import pytest
 
 from b200kit.node.lib import hard_timeout, program
 from b200kit.node.serving.engine_probe import run
-from b200kit.node.serving.engine_probe.steps import STEPS, Step
+from b200kit.node.serving.engine_probe.steps import STEPS, ProbeStep
 from tests.messages import assert_message
 
 INVOCATION = "0123456789abcdef0123456789abcdef"
@@ -32,7 +32,7 @@ def probe(
     """Exit code and document, where the second of three steps is a shell script."""
     scripts = {"one": PASSES, "two": second, "three": PASSES}
     limits = {"two": within_s}
-    steps = tuple(Step(name, lambda _: "", limits.get(name, 20.0)) for name in scripts)
+    steps = tuple(ProbeStep(name, lambda _: "", limits.get(name, 20.0)) for name in scripts)
     monkeypatch.setattr(run, "STEPS", steps)
     monkeypatch.setattr(program, "argv", lambda _, name, *words: ["sh", "-c", scripts[name]])
     code = run.main([*WORDS, "--into", str(folder)])

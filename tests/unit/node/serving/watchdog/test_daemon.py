@@ -20,7 +20,7 @@ from b200kit.node.serving.watchdog import daemon, sd_notify
 from b200kit.node.serving.watchdog import hang_evidence as evidence
 from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
-from b200kit.node.serving.watchdog.probe import Found, Prober
+from b200kit.node.serving.watchdog.probe import Prober, ProbeResult
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import Replica, WatchdogPlan
@@ -35,12 +35,12 @@ RULES = WatchdogRules(
     interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600
 )
 PATIENT = replace(RULES, deadline_s=300)
-DEADLOCK = Found(ProbeOutcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
-ALIVE = Found(ProbeOutcome.ANSWERED, "", 0.01)
+DEADLOCK = ProbeResult(ProbeOutcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
+ALIVE = ProbeResult(ProbeOutcome.ANSWERED, "", 0.01)
 FIRST = ReplicaUnit("active", "first")
 
 
-def probe_of(url: str, key: str | None = None, rules: WatchdogRules = PATIENT) -> Found:
+def probe_of(url: str, key: str | None = None, rules: WatchdogRules = PATIENT) -> ProbeResult:
     """One probe of a server."""
     return asyncio.run(Prober(Endpoint(url, key), MODEL, WatchdogPlan(rules)).probe())
 
@@ -84,7 +84,7 @@ def test_a_wrong_key_says_nothing_about_the_engine() -> None:
 def test_an_engine_that_makes_tokens_for_others_is_busy_and_not_hung() -> None:
     slow = replace(fast(), ttft=0.0, itl=0.02)
 
-    async def beside_a_long_stream(url: str) -> Found:
+    async def beside_a_long_stream(url: str) -> ProbeResult:
         prober = Prober(Endpoint(url), MODEL, WatchdogPlan(RULES))
         stream = asyncio.ensure_future(long_stream(url))
         await has_begun(url)
@@ -147,7 +147,7 @@ class Node:
     """A node in memory: what was done to it, in order, and what it answers."""
 
     seen: ReplicaUnit = FIRST
-    found: Found = ALIVE
+    found: ProbeResult = ALIVE
     acts: list[str] = field(default_factory=list)
     gateway: str | None = None
     rolling: bool = False
@@ -164,7 +164,7 @@ class Node:
         asked = event.remediation
         self.sent.append((event.kind, asked.action if asked else None))
 
-    async def probe(self) -> Found:
+    async def probe(self) -> ProbeResult:
         return self.found
 
     async def is_idle(self) -> bool:
@@ -250,7 +250,7 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
 def test_only_one_that_is_slow_is_drained_before_its_restart(
     tmp_path: Path, outcome: ProbeOutcome
 ) -> None:
-    node = Node(found=Found(outcome, "why"))
+    node = Node(found=ProbeResult(outcome, "why"))
     asked = 0
 
     async def is_idle() -> bool:
@@ -404,7 +404,7 @@ def test_a_replica_that_somebody_stopped_stays_stopped_and_is_named_once(
 def test_a_replica_that_was_stopped_during_its_probe_is_not_blamed(tmp_path: Path) -> None:
     node = Node()
 
-    async def stopped_meanwhile() -> Found:
+    async def stopped_meanwhile() -> ProbeResult:
         node.seen = ReplicaUnit("inactive", "")
         return DEADLOCK
 
@@ -462,7 +462,7 @@ def test_one_replica_that_cannot_be_looked_at_stops_no_other(tmp_path: Path) -> 
     broken.unit = unseen  # type: ignore[method-assign]
     looks = 0
 
-    async def counted() -> Found:
+    async def counted() -> ProbeResult:
         nonlocal looks
         looks += 1
         if looks == 3:

@@ -10,7 +10,7 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.serving.watchdog.probe import Alike, Prober
+from b200kit.node.serving.watchdog.probe import AnswerQuorum, Prober
 from b200kit.node.state.pace import Pace
 from b200kit.node.state.serving import WatchdogPlan
 from b200kit.node.state.watchdog import ProbeOutcome, WatchdogRules
@@ -77,7 +77,7 @@ def reading(
     monkeypatch: pytest.MonkeyPatch,
     faults: list[str],
     samples: list[dict[str, float]],
-    alike: Alike | None = None,
+    alike: AnswerQuorum | None = None,
 ) -> list[ProbeOutcome]:
     """What probes of a replica find that has been so, one after the other."""
     with running() as url:
@@ -91,7 +91,7 @@ def reading(
     monkeypatch.setattr(engine_metrics, "scrape", scrape)
     series = ("vllm:num_requests_running",)
     plan = WatchdogPlan(WatchdogRules(strikes=2, deadline_s=300))
-    votes = alike or Alike()
+    votes = alike or AnswerQuorum()
     prober = Prober(
         Endpoint(""),
         MODEL,
@@ -149,6 +149,6 @@ def test_idle_replica_that_answers_otherwise_than_the_reference_is_found(
 def test_reference_that_no_other_replica_answers_like_takes_none_out(
     monkeypatch: pytest.MonkeyPatch, others: dict[str, bool], outcomes: list[ProbeOutcome]
 ) -> None:
-    alike = Alike(3, dict(others))
+    alike = AnswerQuorum(3, dict(others))
     assert reading(monkeypatch, ["garbled"] * 2, [IDLE] * 2, alike) == outcomes
     assert alike.found == others | {"own": False}
