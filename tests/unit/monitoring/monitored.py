@@ -72,7 +72,7 @@ class Monitored:
     gateway: str
 
     def tell(self, **changes: Any) -> None:
-        """Write the page of a node that is well, but for some fields of `MetricsInput`, of this moment."""
+        """Write the page of a node that is well, but for some of what it knows, of this moment."""
         known = well(time.time())
         notes = {**known.notes, **changes.pop("notes", {})}
         self.write(exposition.text(families(replace(known, notes=notes, **changes))))
