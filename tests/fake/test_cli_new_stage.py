@@ -32,7 +32,7 @@ def plan(node):
 
 _titles = [step.title for step in pipeline.STEPS]
 _after = _titles.index("Passport") + 1
-_step = pipeline.Step("Message of the day", Stage(name="motd", desired=desired, plan=plan))
+_step = pipeline.PipelineStep("Message of the day", Stage(name="motd", desired=desired, plan=plan))
 pipeline.STEPS = (*pipeline.STEPS[:_after], _step, *pipeline.STEPS[_after:])
 """
 
