@@ -122,11 +122,11 @@ def run_one(name: str, run: Check, expect: Expectation, view: StateView) -> list
     findings = []
     try:
         for finding in run(expect, view):
-            findings.append(finding.of(name))
+            findings.append(finding.with_check(name))
     except Unexpected as error:
         findings.append(not_measured(name, str(error)))
     except Unread as error:
-        findings.append(unread(error).of(name))
+        findings.append(unread(error).with_check(name))
     except Exception as error:
         # A fault in a check must read as "not measured", never end the judgement of the others.
         findings.append(not_measured(name, f"the check failed: {type(error).__name__}: {error}"))

@@ -30,22 +30,22 @@ class Spool:
     directory: Path = DIRECTORY
     config: Path = CONFIG
 
-    def put(self, told: Event) -> None:
+    def put(self, event: Event) -> None:
         """Keep an event for the sinks, if there are any. Never raises, never waits for a sink."""
         try:
             plan = load(self.config)
             if plan is not None:
-                self._put(told, plan)
+                self._put(event, plan)
         except (OSError, ValueError) as error:
-            _say(f"{told.kind} is not kept: {error}")
+            _say(f"{event.kind} is not kept: {error}")
 
-    def _put(self, told: Event, plan: EventPlan) -> None:
+    def _put(self, event: Event, plan: EventPlan) -> None:
         now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        event = told.stamped(count, timestamp.now(), plan.node, now.boot_id)
+        stamped = event.stamped(count, timestamp.now(), plan.node, now.boot_id)
         self._make_room(plan.kept)
         # By the time of day first, as a boot before this one counted from 0, too.
         path = self.directory / f"{time.time_ns():020d}-{count:020d}.json"
-        durable_files.replace(path, documents.to_bytes(event))
+        durable_files.replace(path, documents.to_bytes(stamped))
 
     def names(self) -> list[str]:
         """The events that wait, the oldest first."""
@@ -98,9 +98,9 @@ class Spool:
             self.drop(name, f"as {most} wait already")
 
 
-def put(told: Event) -> None:
+def put(event: Event) -> None:
     """Keep an event for this node's sinks, if it has any. Never raises."""
-    Spool().put(told)
+    Spool().put(event)
 
 
 def _say(line: str) -> None:

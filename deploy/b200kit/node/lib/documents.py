@@ -15,8 +15,8 @@ class variables: `derived` names properties that are written for others, which a
 when they are read, and a document that says otherwise is refused; `most_bytes` bounds its file.
 
 Bytes are refused that are too many, too deep, name a key twice or hold NaN or Infinity; a document
-is refused whose schema is another one, that lacks a key without default, that has a key nobody
-knows, or whose value is of another type or out of range. `Malformed` says where, on one line.
+is refused if its schema is another one, a key without default is missing, a key is unknown, or a
+value is of another type or out of range. `Malformed` says where, on one line.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ def _document(kind: Any) -> Structure:
         below = f"{where}." if where else ""
         for key in given:
             if key not in keys and key not in derived:
-                raise Malformed(f"{below}{key}: nobody knows this key")
+                raise Malformed(f"{below}{key}: unknown key")
         if absent := needed - given.keys():
             raise Malformed(f"{below}{min(absent)} is missing")
         try:

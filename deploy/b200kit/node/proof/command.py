@@ -38,8 +38,8 @@ def rules_of(path: Path) -> ProofRules:
         rules = documents.load(ProofRules, path)
     except (OSError, documents.Malformed) as error:
         raise ConfigError(str(error)) from None
-    if lacks := {*KINDS} - {*rules.ttl_s}:
-        raise ConfigError(f"{path}: ttl_s: {min(lacks)} is missing")
+    if absent := {*KINDS} - {*rules.ttl_s}:
+        raise ConfigError(f"{path}: ttl_s: {min(absent)} is missing")
     return rules
 
 

@@ -80,7 +80,7 @@ class GpuSeconds:
 class Proof:
     """One proof. *expired_s*: for how long it had been expired when it was issued.
 
-    What is derived of it is computed anew wherever one is read, and so is when evidence ends.
+    Derived keys, and when each evidence ends, are computed again wherever a proof is read.
     """
 
     schema: ClassVar[str] = "b200kit/proof/1"

@@ -77,7 +77,7 @@ class Finding:
         """Whether this keeps the node from going live."""
         return self.status in (Status.FAIL, Status.UNMEASURED)
 
-    def of(self, check: str) -> Finding:
+    def with_check(self, check: str) -> Finding:
         """The same as a finding of a check. `replace` would take a tenth of a judgement."""
         found = object.__new__(Finding)
         found.__dict__.update(self.__dict__, check=check)
