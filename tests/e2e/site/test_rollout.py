@@ -145,13 +145,21 @@ def breaks_with(version: str) -> Iterator[None]:
         lab.set_scenario(CANARY, "healthy")
 
 
+@pytest.fixture(scope="module")
+def later(served: Outcome, newer: dict[str, Any]) -> dict[str, Any]:
+    """What the nodes have: driver LATER and all that is newer, by the first test or by this."""
+    outcome = deploy("b200.py", *words(**newer))
+    assert outcome.code == 0, outcome.said[-4000:]
+    return newer
+
+
 @pytest.mark.long
 def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
-    served: Outcome, newer: dict[str, Any], transactions: Path, tmp_path: Path
+    later: dict[str, Any], transactions: Path, tmp_path: Path
 ) -> None:
     before = {name: boots(name) for name in OTHERS}
     with under_load(tmp_path, "bad driver") as found, breaks_with(FIRST):
-        run = deploy("b200.py", *words(**newer | {"driver": FIRST}))
+        run = deploy("b200.py", *words(**later | {"driver": FIRST}))
     assert run.code == 1
     assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
     assert {run.outcome(name) for name in OTHERS} == {"held"}
@@ -161,7 +169,7 @@ def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
     change = ledger.read(transactions, CANARY).change
     assert change
     assert "GPU 2 has no NVLink" in change.failed
-    assert deploy("check.py", *words(**newer)).code == 0
+    assert deploy("check.py", *words(**later)).code == 0
 
 
 def held_others(run: Outcome, before: dict[str, str]) -> None:
@@ -172,9 +180,9 @@ def held_others(run: Outcome, before: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(served: Outcome, newer: dict[str, Any]) -> list[str]:
+def recorded(later: dict[str, Any]) -> list[str]:
     """The canary's own record, accepted; what its runs were measured with."""
-    data = words(**newer, smoke={**SHORT, "requests": 20, "rate": 20.0})
+    data = words(**later, smoke={**SHORT, "requests": 20, "rate": 20.0})
     # What is measured is as the node has it, and a baseline is of one load.
     assert deploy("b200.py", *data).code == 0
     for _ in range(5):
