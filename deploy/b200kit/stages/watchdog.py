@@ -29,6 +29,12 @@ RENEWAL = "b200-renew.service"
 RENEWAL_TIMER = "b200-renew.timer"
 _RENEWAL = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
 """Unit to what a change of it restarts: never the measurement itself."""
+LOOK_NOW = (
+    f'[ "$(systemctl is-active {LOOK})" != activating ] || systemctl start {LOOK}; '
+    f"systemctl start {LOOK}"
+)
+"""A look that begins now: one that began before has not seen what runs by now, and where it is
+still at work on a busy node, a single start would wait for its end and take it for the answer."""
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
@@ -112,7 +118,7 @@ def _was_looked_at(state: Mapping[str, Any]) -> bool:
 
 def look(node: Node) -> None:
     """As the timer would, and wait for its end: a node whose looks fail is not live."""
-    node.connected().run(f"systemctl start {LOOK}")
+    node.connected().run(LOOK_NOW)
 
 
 def _refuse(mark: object) -> None:

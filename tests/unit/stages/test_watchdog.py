@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,23 @@ def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> N
     machine.write(f"/etc/systemd/system/{watchdog.UNIT}", b"[Service]\n")
     look(node)
     assert f"restart {watchdog.UNIT}" in planned(node, "watchdog")
+
+
+@pytest.mark.parametrize(
+    ("state", "starts"), [("inactive", 1), ("failed", 1), ("deactivating", 1), ("activating", 2)]
+)
+def test_look_that_began_earlier_is_not_taken_for_one_of_now(
+    tmp_path: Path, state: str, starts: int
+) -> None:
+    fake = tmp_path / "systemctl"
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = is-active ] && {{ echo {state}; exit 3; }}\n'
+        f'echo "$@" >> {tmp_path}/ran\n'
+    )
+    fake.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", watchdog.LOOK_NOW], env=path, check=True)
+    assert (tmp_path / "ran").read_text().splitlines() == [f"start {watchdog.LOOK}"] * starts
 
 
 def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
