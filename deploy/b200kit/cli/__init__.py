@@ -49,6 +49,9 @@ _IN_FOLDERS = {
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""
 
+UNWRITABLE = 74
+"""Of sysexits.h: the answer could not be written, such as to a full disk."""
+
 
 class _Commands(click.Group):
     """A group whose members are imported only when they run."""
@@ -98,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         console.abandon(sys.stdout)
         return READER_LEFT
+    except console.Unwritable as error:
+        console.abandon(sys.stdout)
+        return _refuse(arguments, str(error.strerror), UNWRITABLE)
     return status
 
 

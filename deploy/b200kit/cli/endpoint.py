@@ -25,8 +25,12 @@ def endpoint(text: str, key_file: str | None, command: str) -> Endpoint:
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, half an IPv6 address
+        sound = False
+    if not sound:
         raise click.UsageError(f"{text!r} is no http:// or https:// URL")
     if parts.username or parts.password or parts.query:
         raise click.UsageError(f"a key does not belong into the URL: use --key-file or ${KEY}")

@@ -22,6 +22,7 @@ from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
+from b200kit.node.state import view as states
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView
 from b200kit.quality import kept
@@ -83,13 +84,21 @@ class PlanResult:
 @click.option("--goal", required=True, type=click.Choice(sorted(GOALS)), help="What matters most.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--hardware", metavar="NAME", help="A hardware of the catalog; else by the GPUs.")
-@click.option("--gpus", type=int, help="GPUs of a degraded node, fewer than whole.")
+@click.option(
+    "--gpus", type=click.IntRange(1, 16), help="GPUs of a degraded node, fewer than whole."
+)
 @click.option(
     "--engine", type=click.Choice(sorted(KINDS)), default="vllm", show_default=True, help="Engine."
 )
 @click.option("--max-model-len", type=int, help="Prompt and output, tokens; else by the model.")
 @click.option("--kv-cache-dtype", metavar="DTYPE", help="Other than the catalog's, such as fp8.")
-@click.option("--first-port", type=int, default=8001, show_default=True, help="Port of replica 0.")
+@click.option(
+    "--first-port",
+    type=click.IntRange(1, 65535),
+    default=8001,
+    show_default=True,
+    help="Port of replica 0.",
+)
 def command(**given: Any) -> None:
     """Lay a model out on a recorded node, and say why."""
     options = Options(**given)
@@ -109,8 +118,8 @@ def _state(path: str) -> dict[str, Any]:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
     except documents.Malformed as error:
         raise click.UsageError(f"{path} is no JSON: {error}") from None
-    if not isinstance(state, dict) or "gpus" not in state:
-        raise click.UsageError(f"{path} is no NodeState: it has no gpus")
+    if not isinstance(state, dict) or state.get("schema") != states.SCHEMA:
+        raise click.UsageError(f"{path} is no {states.SCHEMA}, as observe prints it")
     return plausible(state)
 
 
@@ -118,7 +127,8 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
     pool = plan_hardware.recognised(state, options.hardware, options.gpus)
     kind = KINDS[options.engine]
-    dtype = options.kv_cache_dtype or engine_flags.kv_of(model)
+    asked = options.kv_cache_dtype
+    dtype = engine_flags.kv_of(model) if asked is None else asked
     flags = engine_flags.of_goal(kind, model, options.goal, load.load())
     requested = Requested(
         goal=options.goal,
@@ -135,6 +145,8 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     if refused := kind.refuses(plan.shape):
         raise Impossible("engine", refused)
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
+    if ports[-1] > 65535:
+        raise click.UsageError(f"--first-port {ports[0]}: replica {len(ports) - 1} has none left")
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
     reserved = layout.reserved(state, replicas)
     cap = power.capped(StateView(state))
@@ -162,7 +174,7 @@ def _model(name: str) -> Model:
 
 
 def _length(asked: int | None, model: Model) -> int:
-    requested = asked or defaults.context(model, load.load())
+    requested = defaults.context(model, load.load()) if asked is None else asked
     longest = model.dimensions.max_length if model.dimensions else requested
     if not 1 <= requested <= longest:
         raise click.UsageError(

@@ -18,7 +18,7 @@ from b200kit.engines.contract import Scalar
 from b200kit.engines.levers import Lever
 
 # What vLLM and SGLang accept as sizes: 4096, 16k, 1.5M.
-_SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kKmMgGtT]|auto")
+_SIZE = re.compile(r"-?[0-9]+|[0-9]+(\.[0-9]+)?[kKmMgGtT]|auto")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _is_json(text: str) -> bool:
 
 
 _READS: dict[str, Callable[[str], bool]] = {
-    "int": lambda text: re.fullmatch(r"-?\d+", text) is not None,
+    "int": lambda text: re.fullmatch(r"-?[0-9]+", text) is not None,
     "size": lambda text: _SIZE.fullmatch(text) is not None,
     "float": _is_float,
     "json": _is_json,

@@ -33,7 +33,7 @@ _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
 }
 _PREFIX_CACHING = "enable-prefix-caching"
-_DRAFTED = re.compile(r"num_speculative_tokens\W+(\d+)")
+_DRAFTED = re.compile(r"num_speculative_tokens\W+([0-9]+)")
 # Of its --kv-cache-dtype, those that the sizing counts and a catalogue may name.
 _KV = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "nvfp4")
 _GROUP = "`group`"

@@ -14,7 +14,7 @@ from b200kit.engines.flags import Advisory, EngineKnowledge, Version, open_advis
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import Problem
 
-_EXACT = re.compile(r"(\d+(?:\.\d+)+)(?:\.?(?:post|rc|dev)\d+)?(?:\+[a-z0-9.]+)?")
+_EXACT = re.compile(r"([0-9]+(?:\.[0-9]+)+)(?:\.?(?:post|rc|dev)[0-9]+)?(?:\+[a-z0-9.]+)?")
 _SECRET_NAME = re.compile(
     r"(api|admin|access|auth|secret|private)[-_]key$|(hf|api|auth|access|bearer)[-_]token$"
     r"|secret|passw",
@@ -23,9 +23,10 @@ _SECRET_NAME = re.compile(
 _SECRET_VALUE = re.compile(r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16})")
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _PYTHON = re.compile(
-    r"^#.*?(?:python:\s*|--python-version[= ]|-p |with Python )((?:\d+\.\d+(?:\.\d+)?[, ]*)+)",
+    r"^#.*?(?:python:\s*|--python-version[= ]|-p |with Python )((?:[0-9]+(?:\.[0-9]+){1,2}[, ]*)+)",
     re.MULTILINE,
 )
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFF = ("", "0", "false", "False")
 
@@ -60,7 +61,7 @@ def python_of(lock: str) -> list[tuple[int, int]]:
     `# python: 3.11 3.12`, or what uv and pip-compile write of themselves.
     """
     named = _PYTHON.findall(lock)
-    return [(int(a), int(b)) for line in named for a, b in re.findall(r"(\d+)\.(\d+)", line)]
+    return [(int(a), int(b)) for line in named for a, b in re.findall(r"([0-9]+)\.([0-9]+)", line)]
 
 
 def _versioned(
@@ -128,6 +129,9 @@ def _owned(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
 
 def _refused(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
     for name, value in engine.environment:
+        if not _VARIABLE.fullmatch(name):
+            message = "is no name of a variable: letters, digits and _, and no digit first"
+            yield Problem(f"engine.environment.{name}", message)
         if name in kind.refused and value not in _OFF:
             yield Problem(f"engine.environment.{name}", f"refused: {kind.refused[name]}")
     for name, flag in engine.flags:

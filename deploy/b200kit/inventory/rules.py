@@ -22,7 +22,7 @@ from b200kit.inventory.keys import (
 )
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
+from b200kit.inventory.keys.problem import Problem, did_you_mean
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.host.settings_table import Setting
@@ -40,6 +40,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
+    yield from _idle_waivers(spec)
     yield from proof.problems(spec.proof, spec.watchdog.longest_look_s, _taken(spec))
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
@@ -159,6 +160,14 @@ def _blind_watchdog(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem("watchdog.takes_out", message)
 
 
+def _idle_waivers(spec: NodeSpec) -> Iterator[Problem]:
+    """Waivers of a check that there is not: they would hold for nothing."""
+    for number, waiver in enumerate(spec.waivers):
+        if waiver.check not in registered():
+            message = f'"{waiver.check}" is no check{did_you_mean(waiver.check, registered())}'
+            yield Problem(f"waivers.{number}.check", message)
+
+
 def _too_long_to_measure(spec: NodeSpec) -> Iterator[Problem]:
     """A smoke test whose longest request no replica takes."""
     smoke = spec.smoke
@@ -221,8 +230,6 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
     ports = spec.ports()
     if len(ports) != spec.replicas:
         yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
-    for port in repeated(ports):
-        yield Problem("replica_ports", f"port {port} is given twice")
     if spec.gateway_port in ports:
         yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
 

@@ -20,7 +20,7 @@ FOR_REPROVISIONING = ("bmc.password", "reimage.token")
 
 # Of these each is one word in the field Authorization of a request.
 _HEADER_WORD = re.compile(rb"[\x21-\x7e]+")
-_IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.\d+\.key|events\.webhook\.key")
+_IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.[0-9]+\.key|events\.webhook\.key")
 
 
 class Secret:

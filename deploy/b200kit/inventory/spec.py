@@ -44,6 +44,7 @@ from b200kit.inventory.keys.types import (
     Scalar,
     Table,
     Text,
+    Unique,
     UrlOrEmpty,
     matching,
     one_of,
@@ -51,22 +52,26 @@ from b200kit.inventory.keys.types import (
 from b200kit.inventory.keys.weights import Weights
 from b200kit.node.state.warmup_features import FEATURES
 
-_PackageVersion = Annotated[str, matching(r"\d[\w.:+~-]*", 'a package version such as "4.4.1-1"')]
-_CudaRelease = Annotated[str, matching(r"\d+-\d+", 'a CUDA release such as "12-8"')]
-_CPU_LIST = r"\d+(-\d+)?(,\d+(-\d+)?)*"
+_PackageVersion = Annotated[
+    str, matching(r"[0-9][A-Za-z0-9_.:+~-]*", 'a package version such as "4.4.1-1"')
+]
+_CudaRelease = Annotated[str, matching(r"[0-9]+-[0-9]+", 'a CUDA release such as "12-8"')]
+_CPU_LIST = r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*"
 
 
 class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """Everything the inventory says about one node."""
 
-    driver: Annotated[str, matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')]
+    driver: Annotated[
+        str, matching(r"[0-9]+(\.[0-9]+)*", 'an exact driver version such as "580.126.20"')
+    ]
     """exact driver version; fabric manager, NSCQ and NVSDM follow it"""
     system: SystemName | None = None
     """operating system the node must run; required with a source"""
     source: Source | None = None
     """where everything comes from: "internet" (the vendors' repositories, pip's own index, the
     Hub), or a mirror of the site; None: repositories, engine.wheelhouse and model_store say it"""
-    repositories: Resolved[Listed[Repository]] = UNRESOLVED
+    repositories: Resolved[Unique[Repository]] = UNRESOLVED
     """signed apt repositories, vendor and operating system; with "internet" presets of the system
     unless given, with a mirror what it is made from"""
     engine: Engine
@@ -104,7 +109,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """expectations to judge by, see b200kit/catalog/hardware/"""
     container_toolkit: Text = "1.20.0-1"
     """exact package version of nvidia-container-toolkit"""
-    container_runtimes: Listed[Literal["docker", "containerd", "podman"]] = ()
+    container_runtimes: Unique[Literal["docker", "containerd", "podman"]] = ()
     """runtimes whose containers get GPUs by CDI: docker, containerd, podman"""
     nvlsm: Text | None = None
     """exact package version of nvlsm; newest when None"""
@@ -130,7 +135,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """replicas that stay in rotation while one is restarted; all but one when None"""
     group: Group | None = None
     """several nodes that serve as one; None: this node serves by itself"""
-    replica_ports: Listed[Port] = ()
+    replica_ports: Unique[Port] = ()
     """loopback ports; gateway_port + 1 and up when empty"""
     max_model_len: Resolved[int] = Field(UNRESOLVED, ge=128, le=10_000_000)
     """longest prompt plus output, tokens; by the model when None: 4096, more where it thinks"""
@@ -163,7 +168,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """what deploy/tune.py tries"""
     system_prompts: Listed[Text] = ()
     """files with the texts that requests begin with; they stay in the cache"""
-    features_off: Listed[Annotated[str, one_of(*FEATURES)]] = ()
+    features_off: Unique[Annotated[str, one_of(*FEATURES)]] = ()
     """not served (serving.md)"""
     watchdog: Watchdog = Watchdog()
     """the watchdog over the replicas"""
@@ -205,7 +210,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """how long one command of a stage may take"""
     console: Text = "its BMC"
     """where a person finds the node's console"""
-    time_servers: Listed[HostName] = ()
+    time_servers: Unique[HostName] = ()
     """time servers; those of the distribution when empty"""
     storage: Storage | None = None
     """a file system of its own for models; None: they lie in /srv/models, wherever that is"""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 from fnmatch import fnmatch
+from os import PathLike
 from pathlib import Path
+from typing import get_type_hints
 
 import click
 from paramiko.ssh_exception import SSHException
@@ -18,12 +20,17 @@ from pyinfra.api.arguments import all_global_arguments
 from pyinfra.api.exceptions import NoGroupError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
-from pyinfra.connectors.ssh import connector_data_meta
+from pyinfra.connectors.ssh import ConnectorData, connector_data_meta
 from pyinfra.connectors.ssh_util import get_private_key
 
-from b200kit.inventory.keys.problem import Problem, did_you_mean
+from b200kit.inventory.keys.problem import Problem, did_you_mean, show
 
 _SSH = "ssh_"
+_KINDS: dict[str, type] = get_type_hints(ConnectorData)
+_WORDS = {
+    str: "a string", int: "a whole number", float: "a number", bool: "True or False",
+    dict: "a mapping",
+}  # fmt: skip
 _ARGUMENTS = tuple(name for name, _ in all_global_arguments())
 
 
@@ -39,6 +46,8 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
         if name.startswith(_SSH) and name not in connector_data_meta:
             nearest = did_you_mean(name, connector_data_meta)
             yield Problem(name, f"pyinfra has no such key{nearest}")
+        if name in _KINDS and (wanted := unlike(name, data[name])):
+            yield Problem(name, f"must be {wanted}, not {show(data[name])}")
         # One that is near none of pyinfra's is a variable of the file's own.
         private = name.startswith("_") and name not in _ARGUMENTS
         if private and (nearest := did_you_mean(name, _ARGUMENTS)):
@@ -48,6 +57,17 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
             get_private_key(state, str(filename), data.get("ssh_key_password") or "")
         except (PyinfraError, SSHException, OSError, ValueError) as error:
             yield Problem("ssh_key", " ".join(str(error).split()))
+
+
+def unlike(name: str, value: object) -> str:
+    """What pyinfra's own annotations want there instead; empty where it is that."""
+    kind = _KINDS[name]
+    if name == "ssh_port":
+        port = type(value) is int and 1 <= value <= 65535
+        return "" if port else "a whole number from 1 to 65535"
+    taken = {str: (str, PathLike), float: (int, float)}.get(kind, kind)
+    right = isinstance(value, taken) and isinstance(value, bool) is (kind is bool)
+    return "" if value is None or right else _WORDS[kind]
 
 
 def unmatched(state: State) -> list[str]:

@@ -98,7 +98,7 @@ def interrupts(node: Node, ends: Collection[str]) -> str:
         return ""
     replicas, ended, gateways = found.replicas, found.ended, found.gateways
     left = len(replicas) - len(ended)
-    numbers = ", ".join(re.findall(r"@(\d+)", " ".join(ended)))
+    numbers = ", ".join(re.findall(r"@([0-9]+)", " ".join(ended)))
     word = "replica" if len(ended) == 1 else "replicas"
     what = [*(["the gateway"] if gateways else []), *([f"{word} {numbers}"] if ended else [])]
     who = f"{left} of {len(replicas)} that run now serve meanwhile"

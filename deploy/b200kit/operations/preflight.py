@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gevent import GreenletExit  # type: ignore[import-untyped]
@@ -26,7 +27,7 @@ from b200kit.inventory.keys import fleet
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import connections, group_data, named_files, recorder
+from b200kit.operations import connections, group_data, inventory_text, named_files, recorder
 from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
@@ -101,7 +102,8 @@ def check_all(state: State) -> None:
             else:
                 faults += [(host, problem) for problem in found]
     of_data, faults = group_data.once(faults)
-    problems = [*of_data, *_lines(faults), *_of_groups(state)]
+    of_text = inventory_text.faults(Path(group_data.inventory()))
+    problems = [*of_text, *of_data, *_lines(faults), *_of_groups(state)]
     if problems:
         RUN.nodes.clear()
         _refuse(problems)

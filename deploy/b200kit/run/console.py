@@ -30,6 +30,10 @@ _OURS = re.compile(r"(\x1b\[(?:32|1;31|33|36|2|1;35|0)m)")  # COLOURS, and their
 _ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
 
 
+class Unwritable(OSError):
+    """What was to be said could not be written, for another reason than that nobody reads."""
+
+
 def out(*lines: str, colour: bool = False) -> None:
     """Write lines to stdout; with *colour* our own codes stay. BrokenPipeError: nobody reads."""
     _write(sys.stdout, (_but(_OURS, line) if colour else printable(line) for line in lines))
@@ -127,6 +131,13 @@ def _but(kept: re.Pattern[str], text: str) -> str:
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:
-    for line in lines:
-        stream.write(f"{line}\n")
-    stream.flush()
+    try:
+        for line in lines:
+            stream.write(f"{line}\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritable(
+            error.errno, f"{stream.name} cannot be written: {error.strerror}"
+        ) from None

@@ -27,7 +27,7 @@ _FLASHINFER = re.compile(rb"(?im)^flashinfer[-_.]python\s*==")
 _PREBUILT = re.compile(rb"(?im)^flashinfer[-_.]jit[-_.]cache\s*==")
 _NVCC = ("CUDA_HOME", "CUDA_PATH")
 _RELEASES = [
-    re.compile(rb"(?im)^nvidia[-_.]cuda[-_.]%b\s*==(\d+)\.(\d+)" % part)
+    re.compile(rb"(?im)^nvidia[-_.]cuda[-_.]%b\s*==([0-9]+)\.([0-9]+)" % part)
     for part in (b"nvcc", b"runtime")
 ]
 # NVFP4 is kept by FlashInfer's attention alone (sizing/kv_cache_formats.py).

@@ -19,7 +19,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.serving.replica import unit_name
 
 # A line of `rotation list` about a replica: name, HAProxy's status, requests under way.
-_SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
+_SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
 _GATEWAY = "haproxy.service"
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (

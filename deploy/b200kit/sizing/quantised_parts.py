@@ -38,7 +38,7 @@ _SAMPLES = {
 }
 _DRAFTS = ("mtp.layers.0.mlp.up_proj", "mtp.layers.0.self_attn.q_proj")
 _PATTERN = "re:"
-_LAYER = re.compile(r"\b(?:layers|blocks|h)\.(\d+)(?!\d)(.*)", re.DOTALL)
+_LAYER = re.compile(r"\b(?:layers|blocks|h)\.([0-9]+)(?![0-9])(.*)", re.DOTALL)
 _PARTS = ("attention", "dense", "shared", "routed")
 _DRAFT = "draft"
 

@@ -12,6 +12,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.node.lib import cpulist
+from b200kit.node.state.view import SCHEMA
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
@@ -220,7 +221,7 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
     status, out, err = run(capsys, *h100)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert_message(err)
-    unread = state_file(tmp_path, {"gpus": {"unmeasured": "driver not loaded"}})
+    unread = state_file(tmp_path, {"schema": SCHEMA, "gpus": {"unmeasured": "driver not loaded"}})
     assert run(capsys, *asked(unread))[0] == 1
 
 
@@ -256,7 +257,13 @@ def test_engine_that_cannot_serve_it_exits_1_with_one_line(
         ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--hardware", "b300"],
         ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
           "--max-model-len", "9000"],
+        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--max-model-len", "0"],
+        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--kv-cache-dtype", ""],
+        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
+          "--first-port", "65535"],
+        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--first-port", "0"],
         ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--gpus", "9"],
+        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--gpus", "0"],
         ["--state", "SELF", "--model", "llama-3.1-8b-bf16", "--goal", "latency",
           "--kv-cache-dtype", "fp3"],
     ],
@@ -270,7 +277,13 @@ def test_what_is_not_understood_exits_2_with_one_line(capsys: Capture, words: li
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{}", "no gpus"), ("[]", "no NodeState"), ("{", "no JSON"), ("[" * 100_000, "no JSON")],
+    [
+        ("{}", "is no b200kit/node-state/1"),
+        ('{"schema": "b200kit/node-state/9", "gpus": []}', "is no b200kit/node-state/1"),
+        ("[]", "is no b200kit/node-state/1"),
+        ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+    ],
 )
 def test_file_that_is_no_state_exits_2(
     tmp_path: Path, capsys: Capture, text: str, message: str

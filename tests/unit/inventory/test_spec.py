@@ -85,6 +85,12 @@ def test_too_few_ports_are_refused() -> None:
     assert problems(replica_ports=[8001]) == {"replica_ports": "1 ports for 2 replicas"}
 
 
+WIDE_TWO = "\uff12"
+WAIVER = {"check": "nvlink.links", "owner": "o", "reason": "r", "until": "2027-02-28"}
+REPOSITORY = {"name": "a", "url": "https://a.example", "key": "k", "fingerprint": "A" * 40}
+ENGINE = data()["engine"]
+
+
 @in_subtests(
     ("key", "value"),
     [
@@ -98,6 +104,16 @@ def test_too_few_ports_are_refused() -> None:
         ("engine", {"kind": "tpu"}),
         ("model_store", "models.example.internal"),
         ("waivers", [{"check": "nvlink.links"}]),
+        ("waivers", [WAIVER | {"check": "nvlink.link"}]),
+        ("waivers", [WAIVER | {"until": "2027-02-31"}]),
+        ("waivers", [WAIVER | {"until": f"{WIDE_TWO}027-01-01"}]),
+        ("driver", f"58{WIDE_TWO}.126.20"),
+        ("replica_cpus", [f"{WIDE_TWO}-7"]),
+        ("repositories", [REPOSITORY, REPOSITORY | {"url": "https://b.example"}]),
+        ("container_runtimes", ["docker", "docker"]),
+        ("time_servers", ["t1.example", "t1.example"]),
+        ("engine", ENGINE | {"environment": {"MY VARIABLE": "1"}}),
+        ("engine", ENGINE | {"environment": {"1ST": "1"}}),
         ("numa_policy", "interleave"),
         ("gateway_bind", "face"),
         ("gateway_bind", "1.2.3.4.5"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.operations.connections import without_nodes
+from b200kit.operations.connections import unlike, without_nodes
 from tests.subtests import in_subtests
 
 
@@ -45,3 +45,26 @@ def test_inventory_must_be_there_and_have_a_node(
     assert said in line
     assert bool(line) is bool(said)
     assert ("did you mean" in line) is ("did you mean" in said)
+
+
+@in_subtests(
+    ("name", "value", "right"),
+    [
+        ("ssh_port", 22, True),
+        ("ssh_port", "22", False),
+        ("ssh_port", 0, False),
+        ("ssh_port", 65536, False),
+        ("ssh_port", True, False),
+        ("ssh_user", "root", True),
+        ("ssh_user", 0, False),
+        ("ssh_key", Path("/keys/id"), True),
+        ("ssh_forward_agent", "no", False),
+        ("ssh_forward_agent", False, True),
+        ("ssh_connect_retries", 2.5, False),
+        ("ssh_connect_retry_min_delay", 1, True),
+        ("ssh_paramiko_connect_kwargs", ["timeout"], False),
+        ("ssh_hostname", None, True),
+    ],
+)
+def test_keys_of_pyinfra_have_its_types(name: str, value: object, right: bool) -> None:
+    assert bool(unlike(name, value)) is not right

@@ -63,7 +63,8 @@ Options of pyinfra:
 ## b200
 
 `b200` lists the commands, `b200 COMMAND --help` explains one, `b200 --version` prints the version.
-A usage error is one line with exit code 2; an interrupted command exits with 130.
+A usage error is one line with exit code 2. An interrupted command exits with 130, one whose answer
+could not be written with 74, one whose reader left with 141.
 
 """
 

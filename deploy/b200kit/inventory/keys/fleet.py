@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.proof import SHARE_PORT
-from b200kit.inventory.keys.types import HostName, Keys, Listed, Port, Text, matching
+from b200kit.inventory.keys.types import HostName, Keys, Port, Text, Unique, matching
 
 
 class FleetNode(Keys):
@@ -36,7 +36,7 @@ class Fleet(Keys):
 
     port: Port
     """port, on gateway_bind"""
-    nodes: Listed[FleetNode] = ()
+    nodes: Unique[FleetNode] = ()
     """all nodes of the inventory when empty"""
     ca_file: Text | None = None
     """certificates of the authority behind the nodes' gateways, PEM, a path on the controller;
@@ -44,7 +44,7 @@ class Fleet(Keys):
 
 
 def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator[Problem]:
-    """A port that is another's, a name given twice, no node with a weight, a key in plain text."""
+    """A port that is another's, no node with a weight, a key in plain text."""
     if key_in_plain and not fleet.ca_file:
         yield Problem(
             "fleet.ca_file",
@@ -53,8 +53,6 @@ def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator
         )
     if fleet.port in taken:
         yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
-    for name in repeated([node.name for node in fleet.nodes]):
-        yield Problem("fleet.nodes", f'"{name}" is given twice')
     if fleet.nodes and not any(node.weight for node in fleet.nodes):
         yield Problem("fleet.nodes", "all weights are 0: nobody would answer")
 

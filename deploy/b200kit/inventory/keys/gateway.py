@@ -13,8 +13,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem, repeated
-from b200kit.inventory.keys.types import CpuList, Keys, Listed, Network, Port, Text, matching
+from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.types import (
+    CpuList,
+    Keys,
+    Listed,
+    Network,
+    Port,
+    Text,
+    Unique,
+    matching,
+)
 
 # vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
 BODY_MIB = 32
@@ -47,7 +56,7 @@ class Router(Keys):
 
     requirements: Text
     """hash-locked requirements, a path on the controller; wheels as the engine's"""
-    version: Annotated[str, matching(r"\d+(\.\d+)+", 'an exact version such as "0.1.17"')]
+    version: Annotated[str, matching(r"[0-9]+(\.[0-9]+)+", 'an exact version such as "0.1.17"')]
     """of vllm-router"""
     policy: Literal["cache_aware", "power_of_two", "round_robin", "consistent_hash"] = "cache_aware"
     """how a replica is chosen"""
@@ -65,7 +74,7 @@ class Gateway(Keys):
     purpose"""
     certificate: SecretRef | None = None
     """certificate chain and private key in one PEM"""
-    clients: Listed[Client] = ()
+    clients: Unique[Client] = ()
     """clients besides the holder of `api_key`, each with a key of its own"""
     max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
     """largest request, MiB; a larger one is refused with 413"""
@@ -145,8 +154,6 @@ def _connections(gateway: Gateway) -> Iterator[Problem]:
 
 def _clients(gateway: Gateway, has_key: bool) -> Iterator[Problem]:
     names = [client.name for client in gateway.clients]
-    for name in repeated(names):
-        yield Problem("gateway.clients", f'"{name}" is given twice')
     if "node" in names:
         yield Problem("gateway.clients", '"node" is the holder of api_key; take another name')
     if names and not has_key:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.inventory.keys.types import (
+    Date,
     Fingerprint,
     Keys,
     Listed,
@@ -18,6 +19,7 @@ from b200kit.inventory.keys.types import (
     Table,
     Text,
     TextOrEmpty,
+    Unique,
     Url,
     UrlOrEmpty,
     matching,
@@ -26,7 +28,7 @@ from b200kit.inventory.keys.types import (
 _Image = Annotated[
     str,
     matching(
-        r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}",
+        r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}",
         "an image by its digest, registry/name@sha256:...; a tag can come to mean another",
     ),
 ]
@@ -163,10 +165,10 @@ class Watchdog(Keys):
     """the last looks that count"""
     clear: int = Field(3, ge=1, le=20)
     """looks in a row that must find it gone before it is over"""
-    takes_out: Listed[Text] = TAKES_OUT
+    takes_out: Unique[Text] = TAKES_OUT
     """checks, or first words of their ids, whose confirmed faults take the replicas that they touch
     out of the gateway; all others are only reported"""
-    mends: Listed[Literal["restart-services"]] = ()
+    mends: Unique[Literal["restart-services"]] = ()
     """levels of remediation that a node may do by itself for a confirmed fault: restart-services
     restarts the fabric manager or the persistence daemon, once the replicas that the fault took
     out are idle; all else waits for reprovision.py"""
@@ -190,7 +192,7 @@ class Waiver(Keys):
     """who answers for it"""
     reason: Text
     """why it is accepted"""
-    until: Annotated[str, matching(r"\d{4}-\d\d-\d\d", "a date YYYY-MM-DD")]
+    until: Date
     """last day it holds"""
     subject: Text | None = None
     """only for this subject, such as "GPU 5" """
@@ -226,7 +228,7 @@ class Storage(Keys):
         str, matching(r"(/[A-Za-z0-9_][A-Za-z0-9._-]*)+", "an absolute path without blanks")
     ] = "/srv/models"
     """where models lie"""
-    disks: Listed[Annotated[str, matching(r"/dev/\S+", "a device path")]] = ()
+    disks: Unique[Annotated[str, matching(r"/dev/\S+", "a device path")]] = ()
     """disks it is made of, best by /dev/disk/by-id; none: the mount must be there already"""
     level: Literal["raid0"] = "raid0"
     """how several disks are joined"""
@@ -244,7 +246,7 @@ class Storage(Keys):
     """its rights"""
     min_free_gib: int = Field(0, ge=0, le=1_000_000)
     """GiB that must be free there until the model is there"""
-    erase: Listed[
+    erase: Unique[
         Annotated[str, matching(r"/dev/disk/by-(id|path)/\S+", "a path below /dev/disk/by-id")]
     ] = ()
     """those of `disks` whose data may be destroyed; never the disk the system is on"""

@@ -14,7 +14,6 @@ from pydantic_core import ErrorDetails
 from b200kit.inventory.keys.types import Keys
 
 K = TypeVar("K", bound=Keys)
-V = TypeVar("V", int, str)
 Schema = Mapping[str, Any]
 
 
@@ -40,11 +39,6 @@ def json_schema(model: type[Keys]) -> Schema:
     return model.model_json_schema()
 
 
-def repeated(values: Sequence[V]) -> list[V]:
-    """The values that occur more than once, sorted."""
-    return sorted({value for value in values if values.count(value) > 1})
-
-
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """The end of a refusal of *name*: the known name that is nearest, if one is near."""
     close = difflib.get_close_matches(name, known, n=1)
@@ -61,6 +55,8 @@ def _problem(root: Schema, found: ErrorDetails) -> Problem:
         return Problem(key, f"is required: {_at(root, parents)['properties'][name]['description']}")
     if name == "[key]":
         return Problem(".".join(map(str, path[:-2])), f"must have string keys, not {path[-2]!r}")
+    if found["type"] == "twice":
+        return Problem(key, f"{found['ctx']['name']} is given twice")
     shown = show(found["input"])
     if found["type"] == "model_type":
         # Not the value itself: where a reference to a secret belongs it may be the secret.

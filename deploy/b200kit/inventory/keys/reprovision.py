@@ -9,8 +9,8 @@ from pydantic import Field
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem, repeated
-from b200kit.inventory.keys.types import Keys, Listed, Text, matching, one_of
+from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.types import Keys, Listed, Text, Unique, matching, one_of
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
 _DAY_S = 86_400
@@ -137,7 +137,7 @@ class ReprovisioningKeys(Keys):
     the node as it is and return it to service (after a manual repair, or to end a transaction)"""
     reason: Text | None = None
     """why a node that passes its checks is taken out of service"""
-    traffic: Listed[Annotated[str, one_of(*TRAFFIC)]] = ("haproxy",)
+    traffic: Unique[Annotated[str, one_of(*TRAFFIC)]] = ("haproxy",)
     """what sends work to the node, and is drained before a repair"""
     traffic_command: Listed[Text] = ()
     """the site's own command, run on the controller with take-out|drained|bring-back NODE [%]"""
@@ -159,8 +159,6 @@ def problems(spec: ReprovisioningKeys) -> Iterator[Problem]:
     """Combinations that cannot work."""
     if "command" in spec.traffic and not spec.traffic_command:
         yield Problem("traffic_command", 'is required where traffic names "command"')
-    for name in repeated(spec.traffic):
-        yield Problem("traffic", f'"{name}" is given twice')
     if spec.reimage and spec.reimage.method == "command" and not spec.reimage.command:
         yield Problem("reimage.command", 'is required where reimage.method is "command"')
     if (

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from b200kit.inventory.keys.parts import Storage
-from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.problem import Problem
 
 _SPACE = uuid.UUID("b2000b20-0b20-4b20-8b20-0b2000b2000b")
 # What systemd leaves as it is in the name of a unit made from a path (systemd.unit(5)).
@@ -19,9 +19,7 @@ _PLAIN = {*string.ascii_letters, *string.digits, ":", "_", "."}
 
 
 def problems(storage: Storage) -> Iterator[Problem]:
-    """What cannot be: a disk twice, one to erase that is not used."""
-    for disk in repeated(storage.disks):
-        yield Problem("storage.disks", f"{disk} is given twice")
+    """What cannot be: a disk to erase that is not used."""
     for disk in storage.erase:
         if disk not in storage.disks:
             yield Problem("storage.erase", f"{disk} is not one of storage.disks")

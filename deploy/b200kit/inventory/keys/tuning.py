@@ -6,16 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from b200kit.inventory.keys.types import Keys, Listed, Text
+from b200kit.inventory.keys.types import Keys, Text, Unique
 
 
 class Tune(Keys):
     """What deploy/tune.py tries. Objective and share are those of the smoke test."""
 
-    layouts: Listed[Text] = ()
+    layouts: Unique[Text] = ()
     """layouts by name: "configured", "plan-TP2" and so on, and those of b200kit/tuning/matrix.yaml
     ("A"); every one that can be when empty"""
-    workloads: Listed[Text] = ("chat",)
+    workloads: Unique[Text] = ("chat",)
     """loads of b200kit/tuning/matrix.yaml, or "smoke": that of the smoke test; the first one
     decides"""
     requests: int = Field(120, ge=5, le=5000)

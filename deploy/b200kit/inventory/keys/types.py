@@ -7,6 +7,7 @@ One declaration serves validation, defaults, the did-you-mean of a misspelt key
 from __future__ import annotations
 
 import ipaddress
+from datetime import date
 from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import (
@@ -18,7 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     PlainValidator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 T = TypeVar("T")
 
@@ -66,6 +67,11 @@ def _network(text: str) -> str:
     return text
 
 
+def _date(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
 def _scalar(raw: object) -> object:
     if not isinstance(raw, str | int | float | bool):
         raise ValueError
@@ -74,6 +80,13 @@ def _scalar(raw: object) -> object:
 
 def _as_tuple(raw: object) -> object:
     return tuple(raw) if isinstance(raw, list) else raw
+
+
+def _each_once(listed: tuple[Any, ...]) -> tuple[Any, ...]:
+    names = [getattr(one, "name", one) for one in listed]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise PydanticCustomError("twice", "{name}", {"name": twice})
+    return listed
 
 
 class _Table:
@@ -110,13 +123,16 @@ TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty str
 Url = Annotated[str, matching(_URL, _URL_EXPECTED)]
 UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}')]
 HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
-CpuList = Annotated[str, matching(r"[\d,-]+", 'a CPU list such as "4-7"')]
+CpuList = Annotated[str, matching(r"[0-9,-]+", 'a CPU list such as "4-7"')]
 Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]
 Network = Annotated[
     str, AfterValidator(_network), _phrase('an address or a network such as "10.0.0.0/24"')
 ]
 Fingerprint = Annotated[
     str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
+]
+Date = Annotated[
+    str, matching(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date YYYY-MM-DD"), AfterValidator(_date)
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Scalar = Annotated[
@@ -125,6 +141,8 @@ Scalar = Annotated[
     _phrase("a string, a number or True/False"),
 ]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
+# Values, or things by their `name`, each of which may be given once.
+Unique = Annotated[tuple[T, ...], BeforeValidator(_as_tuple), AfterValidator(_each_once)]
 Table = Annotated[tuple[tuple[str, T], ...], _Table()]
 # A figure that may be None in an inventory until inventory/defaults.py resolves it.
 Resolved = Annotated[T, _OrNone()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from b200kit.report.document import Pairs, clean
@@ -30,7 +31,8 @@ class Lines:
 
         self.width, self.found = width, list[str]()
         self._console = Console(
-            width=width, color_system="standard" if colour else None, force_terminal=colour,
+            file=StringIO(), width=width,
+            color_system="standard" if colour else None, force_terminal=colour,
             no_color=False, highlight=False, markup=False, emoji=False, legacy_windows=False,
             theme=Theme(COLOURS),
         )  # fmt: skip

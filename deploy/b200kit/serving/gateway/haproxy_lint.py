@@ -21,8 +21,10 @@ _NEEDED = {
     "option httpchk GET \\S+": "a replica that hangs at its start is sent requests",
     "acl served path .+": "every route of the engine is open to clients",
     "http-request deny deny_status 403 .*unless served": "every route of the engine is open",
-    "timeout client \\d+s": "sockets that are silent in the TLS handshake shut the gateway",
-    "tcp-request connection reject if { sc1_conn_cur gt \\d+ }": "one source takes all connections",
+    "timeout client [0-9]+s": "sockets that are silent in the TLS handshake shut the gateway",
+    "tcp-request connection reject if { sc1_conn_cur gt [0-9]+ }": (
+        "one source takes all connections"
+    ),
     "timeout http-request .+": "half a request holds a connection for ever",
     "load-server-state-from-file global": "a reload puts a drained replica back",
     "stats socket \\S+ mode 600 .*": "others than root drain replicas",
@@ -32,7 +34,7 @@ _FORBIDDEN = {
     "option httpclose": "a connection is made for every request",
     "compression .*": "chunks are held back to be compressed",
     "option forceclose": "streams are cut",
-    "retry-on .*(empty-response|response-timeout|all-retryable-errors|5\\d\\d).*": (
+    "retry-on .*(empty-response|response-timeout|all-retryable-errors|5[0-9][0-9]).*": (
         "a request that ends its server is sent to the next one"
     ),
 }

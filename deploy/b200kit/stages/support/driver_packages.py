@@ -38,14 +38,14 @@ _REQUIRED = ("nvidia-fabricmanager", "nvidia-imex")
 _CUDA_13_FROM = 580
 # Another flavour of the kernel module, or one the distribution built: the GPUs can have only one.
 _OTHER_MODULES = re.compile(
-    r"nvidia-(kernel-)?dkms(-\d+)?(-server)?"
-    r"|nvidia-kernel-source(-\d+)?(-server)?"
+    r"nvidia-(kernel-)?dkms(-[0-9]+)?(-server)?"
+    r"|nvidia-kernel-source(-[0-9]+)?(-server)?"
     r"|linux-modules-nvidia-.+"
 )
 # What the vendor builds with the driver, in the driver's own version.
 _FAMILY = re.compile(r"(lib)?nvidia-.+|libcuda1|libnvcuvid1|xserver-xorg-video-nvidia|cuda-drivers")
-_DRIVERS_VERSION = re.compile(r"\d{3}\.\d+(\.\d+)?")
-_OF_A_BRANCH = re.compile(r"-(\d{3})(-|$)")
+_DRIVERS_VERSION = re.compile(r"[0-9]{3}\.[0-9]+(\.[0-9]+)?")
+_OF_A_BRANCH = re.compile(r"-([0-9]{3})(-|$)")
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Lockstep:
 
     def _rivals(self, name: str) -> bool:
         # Not nvidia-open-580: nvidia-open itself may depend on it.
-        members = {re.sub(r"-\d+$", "", package.name) for package in self.driver[1:]}
+        members = {re.sub(r"-[0-9]+$", "", package.name) for package in self.driver[1:]}
         other_pin = name.startswith("nvidia-driver-pinning-")
-        other_name = re.sub(r"-\d+$", "", name) in members
+        other_name = re.sub(r"-[0-9]+$", "", name) in members
         return other_pin or other_name or bool(_OTHER_MODULES.fullmatch(name))
 
     def followers(self, installed: Mapping[str, str]) -> list[Package]:

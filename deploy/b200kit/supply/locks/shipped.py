@@ -31,7 +31,7 @@ def missing(engine: Engine) -> str:
     """What to do about a lock that is not there; empty for one that no command makes."""
     recipe = _recipe(engine)
     path = Path(engine.requirements)
-    named = re.fullmatch(r".*-py(\d)(\d+)\.txt", path.name)
+    named = re.fullmatch(r".*-py([0-9])([0-9]+)\.txt", path.name)
     if recipe is None or named is None:
         return ""
     python = f"{named[1]}.{named[2]}"

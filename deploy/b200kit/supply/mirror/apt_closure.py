@@ -24,7 +24,7 @@ _MISSING = "apt-get is not installed: a mirror is built on Debian or Ubuntu"
 _UPDATE_S, _FETCH_S = 900, 7200
 _APT = Path("/etc/apt")
 # 'http://.../numactl_2.0.16-1_amd64.deb' numactl_2.0.16-1_amd64.deb 39236 SHA256:9c...
-_ROW = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_ROW = re.compile(r"'(\S+)' (\S+) ([0-9]+) SHA256:([0-9a-f]{64})")
 _TELLING = re.compile(r"^(E: |W: GPG error)")
 _CONF = """\
 {acquire}

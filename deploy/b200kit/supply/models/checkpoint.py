@@ -29,7 +29,7 @@ _READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", 
 # For people, and for git and download tools; no engine reads them.
 LEFT_OUT = (".*", "*/.*", "*.md", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.svg", "*.pdf")
 _MOST_JSON = 100_000_000
-_LAYER = re.compile(r"(.*\b(?:layers|h|blocks))\.(\d+)\.")
+_LAYER = re.compile(r"(.*\b(?:layers|h|blocks))\.([0-9]+)\.")
 _EMBEDDING = re.compile(r"(?!.*(?:vis|audio)).*\b(?:embed_tokens|wte|word_embeddings)\.weight")
 _OTHER_MODES = ("vision_config", "audio_config")
 # What counting leaves out (norms, biases, scales) and what checkpoints have beside the model.

@@ -76,6 +76,16 @@ def test_what_is_written_is_read_back() -> None:
     assert "own" not in again
 
 
+@in_subtests(("depth", "refused"), [(64, False), (65, True), (500, True)])
+def test_depth_has_the_same_limit_whoever_calls(depth: int, refused: bool) -> None:
+    text = "[" * depth + "]" * depth
+    if refused:
+        with pytest.raises(Malformed, match="nested too deeply"):
+            documents.parse(text)
+    else:
+        assert documents.parse(text) is not None
+
+
 def test_only_what_has_no_default_must_be_there() -> None:
     least = {"schema": Outer.schema, "name": "n1", "inner": {"count": 1}}
     assert documents.structure(Outer, least) == Outer("n1", Inner(1))

@@ -1,0 +1,38 @@
+"""What Python takes in an inventory's files without a word, and nobody means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from b200kit.operations.inventory_text import faults
+from tests.subtests import in_subtests
+
+
+@in_subtests(
+    ("text", "said"),
+    [
+        ('nodes = ["n01", "n01"]', ["1: 'n01' is given twice"]),
+        (
+            'nodes = [\n ("n01", {"ssh_hostname": "10.0.0.1"}),\n ("n01", {}),\n]',
+            ["3: 'n01' is given twice"],
+        ),
+        ('nodes = [("n01", {"ssh_port": 22, "ssh_port": 23})]', ["1: 'ssh_port' is given twice"]),
+        ("smoke_always: true", ['1: "smoke_always: true" sets nothing; write smoke_always = ...']),
+        ('nodes = ["n01", "n02"]\nrack = ["n01"]\nsmoke_always: bool = True', []),
+        ('def named(rack: int) -> list[str]:\n    return ["n01", "n01"]', []),
+        ("nodes = [", []),
+    ],
+)
+def test_place_that_says_something_else_than_it_seems(
+    tmp_path: Path, text: str, said: list[str]
+) -> None:
+    path = tmp_path / "prod.py"
+    path.write_text(text)
+    assert list(faults(path)) == [f"{path}:{line}" for line in said]
+
+
+def test_group_data_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "group_data").mkdir()
+    (tmp_path / "group_data" / "prod.py").write_text('smoke = {"rate": 1.0, "rate": 2.0}\nx: 4\n')
+    found = list(faults(tmp_path / "prod.py"))
+    assert [line.rpartition("/")[2].split(" ")[0] for line in found] == ["prod.py:2:", "prod.py:1:"]
