@@ -24,6 +24,8 @@ _SPECIFIC = (
     re.compile(r"^E: "),
     re.compile(r"^ERROR: "),
     re.compile(r"^dpkg: error"),
+    # Below it systemctl only says where to read more.
+    re.compile(r"^Job for \S+ (failed|canceled)"),
 )
 _REQUIRED = re.compile(r"\S+( @ \S+)? from \S+")
 _MAX = 300

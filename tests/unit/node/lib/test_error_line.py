@@ -130,6 +130,7 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
         (PIP_MISSING, "satisfies the requirement vllm==0.32.0"),
         (PIP_REFUSED, "[Errno 111] Connection refused"),
         (PIP_FULL, "[Errno 28] No space left on device"),
+        (SYSTEMD, "Job for nvidia-fabricmanager.service failed because the control process"),
         ("a\n\nmodel not fetched: manifest is 0123, asked for 4567\n", "model not fetched: manif"),
     ],
 )
