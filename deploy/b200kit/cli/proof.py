@@ -55,6 +55,9 @@ def verify(
     records: Path,
 ) -> None:
     """Say whether FILE, a node's proof.json, is what that node proved, and still holds."""
+    if name and not node:
+        # Whose proof it is would be what the proof itself says, signed by whatever key that is.
+        raise click.UsageError("--name needs --node: which node is called so there?")
     try:
         content = file.read_bytes()
         signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()

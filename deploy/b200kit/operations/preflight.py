@@ -42,9 +42,9 @@ class Preflight(BaseStateCallback):
 
     @staticmethod
     def host_before_connect(state: State, host: Host) -> None:
-        """Refuse the run unless every node of it is sound."""
-        del host
+        """Refuse the run unless every node of it is sound; then find out the host's key."""
         check_all(state)
+        host_keys.certify(host)
 
 
 _attached: list[State] = []

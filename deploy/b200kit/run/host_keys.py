@@ -7,11 +7,17 @@ node must then answer with one of them.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from base64 import b64decode
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+from paramiko.hostkeys import HostKeyEntry, HostKeys
+from paramiko.pkey import PKey
+from paramiko.ssh_exception import SSHException
 from pyinfra.api.host import Host
 from pyinfra.connectors.dockerssh import DockerSSHConnector
 from pyinfra.connectors.ssh import SSHConnector
@@ -20,6 +26,7 @@ from pyinfra.connectors.sshuserclient import client as ssh_client
 from b200kit.inventory.keys.problem import Problem, show
 from b200kit.node.lib import durable_files
 from b200kit.run import known_hosts
+from b200kit.run.host_certificates import certified
 
 STRICT = "ssh_strict_host_key_checking"
 FILE = "ssh_known_hosts_file"
@@ -47,12 +54,64 @@ def problems(host: Host) -> Iterator[Problem]:
         yield Problem(FILE, f"{file} cannot be read on the controller: {error.strerror}")
 
 
+@cache
+def read(files: tuple[str, ...]) -> HostKeys:
+    """The pinned keys of known_hosts files as pyinfra's SSH library has them.
+
+    Its own reader ends at the first line that it does not understand, such as one of an authority,
+    and takes no notice of a key that is revoked.
+    """
+    lines = []
+    for file in files:
+        text = _text(Path(file))
+        revoked = known_hosts.revoked(text)
+        lines += [line for line in text.splitlines() if _is_pin(line.strip(), revoked)]
+    found = HostKeys()
+    with NamedTemporaryFile("w") as readable:
+        readable.write("\n".join(lines))
+        readable.flush()
+        found.load(readable.name)
+    return found
+
+
+def _is_pin(line: str, revoked: Collection[str]) -> bool:
+    if not line or line.startswith(("#", "@")) or " ".join(line.split()[1:3]) in revoked:
+        return False
+    try:
+        return HostKeyEntry.from_line(line) is not None
+    except (SSHException, ValueError):
+        return False
+
+
+ssh_client.get_host_keys = read
+
+
+def certify(host: Host) -> None:
+    """Believe, for this run, the key that an authority of the pinned file vouches for at *host*.
+
+    Only of a host that the file holds no key of.
+    """
+    if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
+        return
+    known = read(tuple(map(str, pins.files)))
+    for file in pins.files:
+        for key in certified(_text(file), pins.host, pins.port, {pins.host, host.name}):
+            kind, blob = key.split()
+            known.add(pins.name, kind, PKey.from_type_string(kind, b64decode(blob)))
+
+
 @dataclass(frozen=True)
 class Pins:
-    """The known_hosts files that a node's connection is held to, and its name in them."""
+    """The known_hosts files that a node's connection is held to, and where it is."""
 
     files: tuple[Path, ...]
-    name: str
+    host: str
+    port: int = 22
+
+    @property
+    def name(self) -> str:
+        """What the node is called in the files."""
+        return known_hosts.name_of(self.host, self.port)
 
     def keys(self) -> tuple[str, ...]:
         """The pinned keys, each "type base64"."""
@@ -64,8 +123,7 @@ class Pins:
         for number, file in enumerate(self.files):
             if number == 0 or known_hosts.pinned(_text(file), [self.name]):
                 _rewrite(file, self.name, keys if number == 0 else ())
-        # pyinfra reads each file once a process.
-        ssh_client.get_host_keys.cache.clear()
+        read.cache_clear()
 
 
 def of(host: Host) -> Pins:
@@ -81,16 +139,26 @@ def of(host: Host) -> Pins:
         else str(configured.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
     )
     port = int(data.get("ssh_port") or configured.get("port", 22))
-    name = known_hosts.name_of(str(configured.get("hostname", hostname)), port)
-    return Pins(tuple(Path(file).expanduser() for file in files), name)
+    host_name = str(configured.get("hostname", hostname))
+    return Pins(tuple(Path(file).expanduser() for file in files), host_name, port)
 
 
 def missing(host: Host) -> str:
     """That no key is pinned for *host*, and what brings one; empty where there is one."""
-    if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
+    if not issubclass(host.connector_cls, _OVER_SSH):
         return ""
+    pins = of(host)
+    if read(tuple(map(str, pins.files))).lookup(pins.name):
+        return ""
+    texts = map(_text, pins.files)
+    if any(known_hosts.authorities(text, [pins.name, host.name]) for text in texts):
+        return f"{pins.name} shows no certificate that an authority in {_names(pins)} vouches for"
     how = "b200 init --known-hosts, --console or --fingerprint writes it there"
-    return f"no host key of {pins.name} in {', '.join(map(str, pins.files))}: {how}"
+    return f"no host key of {pins.name} in {_names(pins)}: {how}"
+
+
+def _names(pins: Pins) -> str:
+    return ", ".join(map(str, pins.files))
 
 
 def _text(file: Path) -> str:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Iterator
 
 TYPES = (
@@ -69,10 +70,45 @@ def fingerprint(key: str) -> str:
 
 
 def pinned(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The keys that a known_hosts file holds for a host, whatever name it goes by there."""
-    desired = tuple(names)
+    """The keys that a known_hosts file holds for a host, whatever name it goes by there.
+
+    A key that the file revokes, for whatever host, is pinned for none.
+    """
+    desired, no_more = tuple(names), revoked(text)
     lines = (line for line in text.splitlines() if _mine(line, desired))
-    return tuple(dict.fromkeys(" ".join(line.split()[1:3]) for line in lines))
+    keys = dict.fromkeys(" ".join(line.split()[1:3]) for line in lines)
+    return tuple(key for key in keys if key not in no_more)
+
+
+def revoked(text: str) -> frozenset[str]:
+    """The keys that a known_hosts file revokes, each "type base64"."""
+    return frozenset(key for _, key in _marked(text, "@revoked"))
+
+
+def authorities(text: str, names: Iterable[str]) -> frozenset[str]:
+    """The keys of authorities whose certificates are believed of a host of these names."""
+    desired, no_more = tuple(names), revoked(text)
+    found = ((who, key) for who, key in _marked(text, "@cert-authority") if key not in no_more)
+    return frozenset(key for who, key in found if _matches(who.split(","), desired))
+
+
+def _marked(text: str, marker: str) -> Iterator[tuple[str, str]]:
+    """Patterns and key of each line with a marker."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[0] == marker:
+            yield words[1], " ".join(words[2:4])
+
+
+def _matches(patterns: list[str], names: tuple[str, ...]) -> bool:
+    """Whether patterns of known_hosts name a host: one with "!" takes it out again."""
+    fitting = [p for p in patterns if any(_fits(p.removeprefix("!"), name) for name in names)]
+    return bool(fitting) and not any(pattern.startswith("!") for pattern in fitting)
+
+
+def _fits(pattern: str, name: str) -> bool:
+    wild = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return _is(pattern, (name,)) or re.fullmatch(wild, name, re.IGNORECASE) is not None
 
 
 def repinned(text: str, names: Iterable[str], keys: Iterable[str]) -> str:

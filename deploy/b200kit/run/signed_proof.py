@@ -7,6 +7,7 @@ file anybody can do the same without b200kit.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from b200kit.run import known_hosts
 
 _TYPE = "ssh-ed25519"
 _TIMEOUT_S = 30
+# A host name: no pattern, path or list of allowed signers, and nothing that is not seen.
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 
 
 def signers(node: str, keys: Iterable[str]) -> str:
@@ -24,7 +27,7 @@ def signers(node: str, keys: Iterable[str]) -> str:
 
     Raises ValueError where none is pinned, or the name could be taken for more than one node.
     """
-    if not node or not set(node).isdisjoint('*?!,# \t\n"'):
+    if not _NODE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
     lines = [f'{node} namespaces="{NAMESPACE}" {key}' for key in keys if key.startswith(_TYPE)]
     if not lines:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from b200kit.run import known_hosts
+from b200kit.run.host_certificates import certified
 from b200kit.site.plan import Login
 
 _LIMIT_S = 30
@@ -37,15 +38,29 @@ class Sources:
 
 
 def trusted(host: str, login: Login, sources: Sources) -> tuple[tuple[str, ...], str]:
-    """The keys of a host, each "type base64", and where they are from; raises Untrusted."""
+    """The keys of a host, each "type base64", and where they are from; raises Untrusted.
+
+    A key that one of the known_hosts files revokes is believed from nowhere.
+    """
+    keys, why = _vouched(host, login, sources)
+    for file in sources.files:
+        if not known_hosts.revoked(_text(file)).isdisjoint(keys):
+            raise Untrusted(f"{host}: its host key is revoked in {file}: somebody else may answer")
+    return keys, why
+
+
+def _vouched(host: str, login: Login, sources: Sources) -> tuple[tuple[str, ...], str]:
     if host in sources.consoles:
         return _of_console(host, sources.consoles[host])
     if host in sources.fingerprints:
         return _compared(host, login, sources.fingerprints[host])
     name = known_hosts.name_of(login.hostname, login.port)
     for file in sources.files:
-        if keys := known_hosts.pinned(_text(file), [name, known_hosts.name_of(host, login.port)]):
+        text = _text(file)
+        if keys := known_hosts.pinned(text, [name, known_hosts.name_of(host, login.port)]):
             return keys, f"known in {file}"
+        if keys := certified(text, login.hostname, login.port, {login.hostname, host}):
+            return keys, f"certified by an authority in {file}"
     shown = [known_hosts.fingerprint(key) for key in _scanned(login)]
     nothing = f"nothing answers at {login.hostname}, port {login.port}"
     seen = f"the network shows {', '.join(shown)}, which proves nothing" if shown else nothing

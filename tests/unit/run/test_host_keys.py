@@ -74,3 +74,14 @@ def test_ssh_config_says_name_port_and_files(tmp_path: Path) -> None:
     # An old pin in any file would let the old key in again.
     assert first.read_text() == f"[10.0.0.9]:2222 {NEW}\n"
     assert second.read_text() == ""
+
+
+def test_lines_that_paramiko_does_not_read_hide_none_below_them(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(
+        f"@cert-authority * {OTHER}\n@revoked * {OLD}\nn2 ssh-ed25519 half\nn3 {OLD}\nn1 {NEW}\n"
+    )
+    found = ssh_client.get_host_keys((str(file),))
+    assert found.lookup("n1")["ssh-ed25519"].get_base64() == NEW.split()[1]
+    assert found.lookup("n3") is None
+    assert [found.lookup(name) for name in ("*", "n2", "@revoked")] == [None, None, None]

@@ -17,6 +17,7 @@ from b200kit.inventory import openpgp
 from b200kit.node.lib import durable_files
 
 _LIMIT_S = 120
+_SIGNATURES = {"GOODSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG"}
 _MISSING = "gpg is not installed: apt-get install gnupg"
 
 
@@ -53,11 +54,16 @@ class Gpg:
             raise SignatureRefused(f"gpg took more than {_LIMIT_S} s") from None
 
     def is_signed(self, file: Path, signature: Path, fingerprint: str) -> bool:
-        """Whether the signature is good and by that key; an expired one of either is not."""
+        """Whether the signature is good and by that key, none of both expired or revoked.
+
+        gpg ends well and says VALIDSIG for a key that has expired or is revoked, too, but then it
+        says EXPKEYSIG or REVKEYSIG in place of GOODSIG (doc/DETAILS of GnuPG).
+        """
         said = self._run("--status-fd", "1", "--verify", signature, file)
-        words = [line.split() for line in said.stdout.splitlines()]
-        valid = any(line[1:3] == ["VALIDSIG", fingerprint] for line in words)
-        return said.returncode == 0 and valid
+        words = [line.split()[1:] for line in said.stdout.splitlines()]
+        told = {line[0] for line in words if line} & _SIGNATURES
+        valid = any(line[:2] == ["VALIDSIG", fingerprint] for line in words)
+        return said.returncode == 0 and valid and told == {"GOODSIG"}
 
 
 @contextmanager
