@@ -124,8 +124,8 @@ class Bench:
             found = self.round(reference)
             worst = max(worst, found.nats if found else 0.0)
             if found is None or not found.explained:
-                return Trial(number, str(found.likeness) if found else "no answer", worst)
-        return Trial(None, str(Likeness.SAME), worst)
+                return Trial(number, found.outcome.word if found else "no answer", worst)
+        return Trial(None, Likeness.SAME.word, worst)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.client.golden.reference import PATH, Reference
+from b200kit.node.lib.documents import to_bytes
 from tests.fake.fleet import Fleet
 from tests.messages import assert_message
 from tests.unit.node.client.golden_answers import answers
@@ -26,7 +27,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     machine = fleet.machine("n01")
     name = json.loads(machine.text("/etc/b200kit/serving.json"))["golden_for"]
     kept = Reference(answers(), 32, "n01, today", name)
-    machine.write(PATH, json.dumps(kept.document()).encode())
+    machine.write(PATH, to_bytes(kept))
     machine.log.clear()
     machine.save()
     return fleet

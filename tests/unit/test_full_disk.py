@@ -20,6 +20,7 @@ from b200kit.node import gate
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib import durable_files, lock
 from b200kit.records import store
+from b200kit.records.entries import Forgetting
 from b200kit.report import files
 from b200kit.reprovision.ledger import Ledger
 from b200kit.run import chain, jsonl
@@ -141,7 +142,7 @@ def test_ledger_and_audit_stay_whole_and_go_on(disk: Path) -> None:
 def test_record_of_runs_says_why_a_result_is_not_in_it(disk: Path) -> None:
     full_disk.fill(disk)
     with pytest.raises(OSError, match="bytes to write and 0 free"):
-        store.append(disk, "n01", {"kind": "note", "text": "x" * BIG})
+        store.append(disk, "n01", Forgetting("n01", "now", "ops", "x" * BIG))
     full_disk.empty(disk)
     assert not store.read(disk, "n01").damage
 

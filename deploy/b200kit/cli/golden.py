@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,8 +11,8 @@ from b200kit.cli.command import Command
 from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.lib import timestamp
-from b200kit.records import entries, golden, store
-from b200kit.records.entries import Record, RecordError
+from b200kit.records import golden, store
+from b200kit.records.entries import Forgetting, Record, RecordError
 from b200kit.run import console
 
 DONE, REFUSED, UNKNOWN = 0, 1, 2
@@ -70,8 +69,8 @@ def forget(key: str, by: str, why: str, records: Path) -> None:
             raise RecordError(f"{name}: {record.damage[0]}")
         if not record.golden:
             raise RecordError(f"{name}: nothing is to be forgotten")
-        first = str(record.golden[0]["node"])
-        entry = entries.forget_entry(first, by, why, timestamp.now())
+        first = record.golden[0].node
+        entry = Forgetting(first, timestamp.now(), by.strip(), why.strip())
         store.append(records / golden.FOLDER, name, entry)
     console.out(f"{name}: forgotten, by {by}: {why}")
     console.out("Measure two replicas that are right next: smoke.py on a node you trust.")
@@ -82,22 +81,22 @@ def _lines(name: str, record: Record, tolerance: float) -> Iterator[str]:
     words, kept = record.golden, golden.reference(record, tolerance)
     if kept:
         count = golden.support(kept, words, tolerance)
-        yield f"{name}  {kept['node']}  {kept['at']}  {count} replicas agree"
+        yield f"{name}  {kept.node}  {kept.at}  {count} replicas agree"
     else:
-        said = ", ".join(str(one["node"]) for one in words)
+        said = ", ".join(one.node for one in words)
         why = f"no two replicas alike of {said}" if said else "nobody has answered since"
         yield f"{name}  no reference: {why}"
-    for one in record.forgets:
-        yield f"    forgotten {one['at']} by {one['by']}: {one['why']}"
-    key: dict[str, Any] = (words or [{"key": {}}])[-1]["key"]
+    for one in record.of(Forgetting):
+        yield f"    forgotten {one.at} by {one.by}: {one.why}"
+    key = words[-1].key if words else {}
     yield "    " + "; ".join(str(key[field]) for field in _SHOWN if field in key)
 
 
 def _whole(record: Record) -> Iterator[str]:
     """All that a key says, and each node's word."""
     for one in record.golden:
-        yield f"    {one['at']}  {one['node']}: {one['replicas']} replicas"
-    for field, value in (record.golden or [{"key": {}}])[-1]["key"].items():
+        yield f"    {one.at}  {one.node}: {one.replicas} replicas"
+    for field, value in record.golden[-1].key.items() if record.golden else ():
         yield f"    {field}: {value}"
 
 

@@ -236,8 +236,7 @@ def _validated(result: PlanResult) -> str:
             f"{names}: not validated here; nodes serve it once it was compared with the original "
             "(b200 quality compare), or where precision.validated is waived"
         )
-    revision = found["key"]["revision"][:12]
-    return f"revision {revision}: {kept.judged(found['key'], found['compared']).summary}"
+    return f"revision {found.key.revision[:12]}: {kept.judged(found.key, found.compared).summary}"
 
 
 def headline(plan: Plan, replicas: Sequence[Replica]) -> str:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,12 +16,14 @@ from b200kit.inventory import precision
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.message import HttpError
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.operations import served
 from b200kit.quality import asking, divergence, kept
 from b200kit.quality.asking import ModelEndpoint, NoAnswer
-from b200kit.quality.divergence import Divergence
+from b200kit.quality.kept import ServedModel
 from b200kit.records import store
+from b200kit.records.entries import Divergence, QualityComparison
 from b200kit.run import console
 
 WITHIN, LOSS, UNDECIDED = 0, 1, 2
@@ -78,12 +79,12 @@ def compare(
     with _refusals():
         known = served.of_node(inventory, node)
         source = dataset.source(prompts)
-        ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known["key"]["model"])
+        ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known.key.model)
         name = reference_model or ours.model
         theirs = ModelEndpoint(endpoint(reference, reference_key_file, "quality"), name)
         said = {"reference": _facts(theirs), "candidate": _facts(ours)}
         _require_both(known, said)
-        longest = int((known["max_model_len"] - output_tokens) * _WORDS_A_TOKEN)
+        longest = int((known.max_model_len - output_tokens) * _WORDS_A_TOKEN)
         asked = asking.prompts(source, requests, max(longest, 1))
         salt = f"quality-{secrets.token_hex(6)}"
         first, other, again = asyncio.run(
@@ -91,17 +92,15 @@ def compare(
         )
         found, itself = divergence.of(first, other), divergence.of(first[: len(again)], again)
         _require_unlike(divergence.same(first, other), found, itself)
-        more = {
-            "compared": found.document(), "itself": itself.document(), **said,
-            "prompts": source.name, "output_tokens": output_tokens,
-            "engine_version": known["engine_version"],
-        }  # fmt: skip
-        entry = kept.entry(node, timestamp.now(), known["key"], more)
-        folder = records / kept.FOLDER if records else kept.folder(known["records"])
-        store.append(folder, kept.name_of(known["key"]), entry)
-    finding = kept.judged(known["key"], found.document())
+        entry = QualityComparison(
+            node, timestamp.now(), known.key, found, itself, said["reference"], said["candidate"],
+            source.name, output_tokens, known.engine_version,
+        )  # fmt: skip
+        folder = records / kept.FOLDER if records else kept.folder(known.records)
+        store.append(folder, kept.name_of(known.key), entry)
+    finding = kept.judged(known.key, found)
     if as_json:
-        console.document(entry)
+        console.document(unstructure(entry))
     else:
         console.out(*_lines(finding, found, itself))
     return _CODES.get(finding.status, UNDECIDED)
@@ -122,11 +121,10 @@ def show(records: Path | None) -> int:
         damaged = damaged or bool(record.damage)
         for note in (*record.torn, *record.damage):
             console.err(f"b200 quality: {name}: {note}")
-        if record.entries:
-            newest = record.entries[-1]
-            known = newest["key"]
-            at = f"{newest['at'][:10]} {known['model']} {known['revision'][:12]} {known['engine']}"
-            console.out(f"{at}: {kept.judged(known, newest['compared']).summary}")
+        for newest in record.of(QualityComparison)[-1:]:
+            known = newest.key
+            at = f"{newest.at[:10]} {known.model} {known.revision[:12]} {known.engine}"
+            console.out(f"{at}: {kept.judged(known, newest.compared).summary}")
     return UNDECIDED if damaged else WITHIN
 
 
@@ -134,17 +132,17 @@ def _facts(server: ModelEndpoint) -> dict[str, str]:
     return asyncio.run(asking.facts(server))
 
 
-def _require_both(known: Mapping[str, Any], said: Mapping[str, Mapping[str, str]]) -> None:
+def _require_both(known: ServedModel, said: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse servers that say they serve something else. Raises NoAnswer."""
-    key, ours, theirs = known["key"], said["candidate"], said["reference"]
-    if not key["lowered"]:
-        raise NoAnswer(f"{key['model']} is served as it was published: nothing is to be compared")
+    key, ours, theirs = known.key, said["candidate"], said["reference"]
+    if not key.lowered:
+        raise NoAnswer(f"{key.model} is served as it was published: nothing is to be compared")
     root = ours.get("root", "")
-    if root.startswith("/") and key["revision"] not in root:
-        raise NoAnswer(f"{ours['url']} serves {root}, not revision {key['revision']}")
-    cache = ours.get("kv_cache", known["kv_cache"])
-    if known["kv_cache"] != "auto" and not cache.startswith(known["kv_cache"]):
-        raise NoAnswer(f"{ours['url']} keeps its KV cache as {cache}, not {known['kv_cache']}")
+    if root.startswith("/") and key.revision not in root:
+        raise NoAnswer(f"{ours['url']} serves {root}, not revision {key.revision}")
+    cache = ours.get("kv_cache", known.kv_cache)
+    if known.kv_cache != "auto" and not cache.startswith(known.kv_cache):
+        raise NoAnswer(f"{ours['url']} keeps its KV cache as {cache}, not {known.kv_cache}")
     cache = theirs.get("kv_cache", "auto")
     if cache not in precision.PLAIN:
         raise NoAnswer(f"{theirs['url']} keeps its KV cache as {cache}: that is no original")

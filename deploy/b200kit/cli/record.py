@@ -9,8 +9,9 @@ import click
 from b200kit.cli.command import Command
 from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.lib import timestamp
-from b200kit.records import comparison, entries, store
-from b200kit.records.entries import Record, RecordError
+from b200kit.node.lib.documents import unstructure
+from b200kit.records import comparison, store
+from b200kit.records.entries import Acceptance, Record, RecordError
 from b200kit.records.statistics import ComparisonOutcome
 from b200kit.report.terminal import records as shown
 from b200kit.report.terminal.lines import Lines
@@ -61,7 +62,7 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
             raise RecordError(f"{run or 'a run'} is not the id of one run of {node}")
     page = _page()
     shown.one(page, entry)
-    console.document(entry) if as_json else console.out(*page.found, colour=True)
+    console.document(unstructure(entry)) if as_json else console.out(*page.found, colour=True)
     return _notes({node: record})
 
 
@@ -79,7 +80,9 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
     with refusals(REFUSED):
         requested = [part.strip() for part in runs.split(",") if part.strip()]
         accepted = comparison.acceptable(_read(records, node), requested, last)
-        store.append(records, node, entries.accept_entry(node, accepted, by, why, timestamp.now()))
+        ids = tuple(run.id for run in accepted)
+        entry = Acceptance(node, timestamp.now(), by.strip(), why.strip(), ids)
+        store.append(records, node, entry)
     console.out(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
     console.out(f"{node}: {comparison.days(accepted)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import Replies, ask, ask_words
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 
 TOKENS = 32
 
@@ -54,8 +53,8 @@ class Answers:
         if again.error or again.unmeasured:
             return [again.error or again.unmeasured]
         found = compare(again.answers, self.said.answers)
-        different = found.likeness is Likeness.DIFFERENT
-        return [f"asked twice, it answers otherwise: {found.words}"] if different else []
+        different = found.outcome is Likeness.DIFFERENT
+        return [f"asked twice, it answers otherwise: {found.why}"] if different else []
 
     def _sound(self) -> str:
         if self.reference:
@@ -67,7 +66,7 @@ class Answers:
         if self.problems or not self.said.answers:
             return False
         found = Reference(self.said.answers, self._tokens, f"{url}, {timestamp.now()}")
-        Path(file).write_text(json.dumps(found.document()) + "\n", encoding="utf-8")
+        Path(file).write_bytes(documents.to_bytes(found))
         return True
 
     def document(self) -> dict[str, Any]:
@@ -78,6 +77,6 @@ class Answers:
 def reference_in(file: str | None) -> Reference | None:
     """What the answers must be, where a file says so. Raises ValueError for one that does not."""
     try:
-        return reference.read(Path(file)) if file else None
+        return documents.load(Reference, Path(file)) if file else None
     except (OSError, ValueError) as error:
-        raise ValueError(f"--reference {file}: {error}") from None
+        raise ValueError(f"--reference {error}") from None

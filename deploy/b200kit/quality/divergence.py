@@ -9,37 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from b200kit.node.client.golden.answer import Answer, Token
 from b200kit.node.client.proportion import proportion
 from b200kit.records import student_t
+from b200kit.records.entries import Divergence
 
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Places compared over all prompts, and two figures, each as (least, found, most).
-
-    kl_nats: mean Kullback-Leibler divergence of the candidate from the reference at a place, in
-    nats (natural logarithm). flips: share of places where another token is the likeliest. least
-    and most are the ends of 95 % intervals.
-    """
-
-    prompts: int
-    places: int
-    kl_nats: tuple[float, float, float]
-    flips: tuple[float, float, float]
-
-    def document(self) -> dict[str, object]:
-        """As a record keeps it."""
-        return {
-            "prompts": self.prompts,
-            "places": self.places,
-            "kl_nats": [round(value, 6) for value in self.kl_nats],
-            "flips": [round(value, 6) for value in self.flips],
-        }
 
 
 def of(reference: Sequence[Answer], candidate: Sequence[Answer]) -> Divergence:
@@ -57,7 +33,12 @@ def of(reference: Sequence[Answer], candidate: Sequence[Answer]) -> Divergence:
         raise ValueError("there are no tokens to compare")
     low, high = proportion(flips, places, CONFIDENCE)
     mean = _mean([kl for kl, _ in found])
-    return Divergence(len(pairs), places, mean, (low, flips / places, high))
+    return Divergence(len(pairs), places, _rounded(mean), _rounded((low, flips / places, high)))
+
+
+def _rounded(ends: tuple[float, float, float]) -> tuple[float, float, float]:
+    low, found, high = (round(value, 6) for value in ends)
+    return low, found, high
 
 
 def _of_prompt(reference: Answer, candidate: Answer) -> tuple[list[float], int]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from b200kit.node.lib.documents import unstructure
 from b200kit.records import conditions
-from b200kit.records.conditions import Change
 from b200kit.records.conditions_fields import Role
-from b200kit.records.entries import Record, RecordError, counts, measured, medians
+from b200kit.records.entries import Acceptance, Record, RecordError, counts, measured, medians
+from b200kit.records.entries import MeasuredRun as Run
 from b200kit.records.groups import ASSUMED, DAYS, LEAST
 from b200kit.records.metrics import METRICS, is_of_replica, of_replicas, words
 from b200kit.records.statistics import (
@@ -30,8 +30,6 @@ NEWEST = 10
 _NAMED = 4
 """Of the medians that are slower, the worst are named."""
 
-Run = Mapping[str, Any]
-
 
 def countable(runs: Sequence[Run]) -> list[Run]:
     """Runs whose figures may be compared, in their order."""
@@ -40,7 +38,7 @@ def countable(runs: Sequence[Run]) -> list[Run]:
 
 def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
     """Runs that agree with one of them in a role's fields."""
-    return [r for r in runs if conditions.same(r["conditions"], like["conditions"], role)]
+    return [r for r in runs if conditions.same(r.conditions, like.conditions, role)]
 
 
 def latest(record: Record, most: int = NEWEST) -> list[Run]:
@@ -52,10 +50,10 @@ def latest(record: Record, most: int = NEWEST) -> list[Run]:
     return same[-most:]
 
 
-def baseline(record: Record, like: Run) -> tuple[dict[str, Any] | None, list[Run]]:
+def baseline(record: Record, like: Run) -> tuple[Acceptance | None, list[Run]]:
     """The newest acceptance of runs under the same load as *like*, and those runs."""
-    for accepted in reversed(record.acceptances):
-        chosen = [run for run in record.runs if run["id"] in accepted["runs"]]
+    for accepted in reversed(record.of(Acceptance)):
+        chosen = [run for run in record.runs if run.id in accepted.runs]
         runs = alike(countable(chosen), like, Role.LOAD)
         if runs:
             return accepted, runs
@@ -71,14 +69,14 @@ def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) ->
     runs = _named(record, names) if names else latest(record, most)
     for run in runs:
         if counts(run):
-            raise RecordError(f"run {run['id']} cannot be a baseline: {counts(run)}")
+            raise RecordError(f"run {run.id} cannot be a baseline: {counts(run)}")
     other = next(
-        (r for r in runs if conditions.load_differences(runs[0]["conditions"], r["conditions"])),
+        (r for r in runs if conditions.load_differences(runs[0].conditions, r.conditions)),
         None,
     )
     if other:
-        change = conditions.load_differences(runs[0]["conditions"], other["conditions"])[0]
-        raise RecordError(f"runs {runs[0]['id']} and {other['id']} are of another load: {change}")
+        change = conditions.load_differences(runs[0].conditions, other.conditions)[0]
+        raise RecordError(f"runs {runs[0].id} and {other.id} are of another load: {change}")
     if len(runs) < LEAST:
         raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
     return runs
@@ -107,8 +105,8 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
     if other is not None:
         accepted, before = None, alike(latest(other, most), newer[-1], Role.LOAD)
     # What was accepted is not compared with itself.
-    known = {run["id"] for run in before}
-    newer = [run for run in newer if run["id"] not in known]
+    known = {run.id for run in before}
+    newer = [run for run in newer if run.id not in known]
     if not before:
         return _unclear(_nothing_before(record, newer, other), newer)
     if not newer:
@@ -143,7 +141,7 @@ def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
         by += "; not every replica is in both, accept runs of this layout"
     if not worse:
         return _result("usual", by, accepted, found)
-    changes = conditions.differences(before[-1]["conditions"], run["conditions"])
+    changes = conditions.differences(before[-1].conditions, run.conditions)
     worst = sorted(worse.items(), key=lambda each: each[1]["usual"] / each[1]["value"])[:_NAMED]
     why = "; ".join(_slower_text(m, one) for m, one in worst)
     why += f"; and {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
@@ -159,11 +157,16 @@ def no_baseline(why: str, outcome: str = "none") -> dict[str, Any]:
 def _result(
     outcome: str,
     why: str,
-    accepted: Mapping[str, Any] | None = None,
+    accepted: Acceptance | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    own = {key: accepted[key] for key in ("at", "by", "why", "id")} if accepted else None
-    return {"outcome": outcome, "why": why, "metrics": dict(metrics or {}), "baseline": own}
+    own = {"outcome": outcome, "why": why, "metrics": dict(metrics or {})}
+    return {**own, "baseline": _by_whom(accepted)}
+
+
+def _by_whom(accepted: Acceptance | None) -> dict[str, str] | None:
+    keys = ("at", "by", "why", "id")
+    return {key: getattr(accepted, key) for key in keys} if accepted else None
 
 
 def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
@@ -172,13 +175,13 @@ def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
     return f"{words(metric)} {found['value']:.3g}{unit}, the baseline {usual}"
 
 
-def _accepted_by(accepted: Mapping[str, Any], runs: Sequence[Run]) -> str:
-    return f"baseline of {str(accepted['at'])[:10]} by {accepted['by']}, {days(runs)}"
+def _accepted_by(accepted: Acceptance, runs: Sequence[Run]) -> str:
+    return f"baseline of {accepted.at[:10]} by {accepted.by}, {days(runs)}"
 
 
 def days(runs: Sequence[Run]) -> str:
     """On how many days runs were taken, and what is assumed where those are few."""
-    found = len({str(run["at"])[:10] for run in runs})
+    found = len({run.at[:10] for run in runs})
     text = f"{len(runs)} runs of {found} day{'s'[: found > 1]}"
     return text if found >= DAYS else f"{text}: that days differ by {ASSUMED:.0%} is assumed"
 
@@ -186,21 +189,19 @@ def days(runs: Sequence[Run]) -> str:
 def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) -> str:
     if other is not None:
         return "the other node has no run under the same load"
-    if not record.acceptances:
+    if not (accepted := record.of(Acceptance)):
         return "no baseline is accepted; b200 record accept"
-    last = record.acceptances[-1]
-    run = next((run for run in record.runs if run["id"] in last["runs"]), None)
+    last = accepted[-1]
+    run = next((run for run in record.runs if run.id in last.runs), None)
     changes = (
-        conditions.load_differences(run["conditions"], newer[-1]["conditions"])
-        if run and newer
-        else []
+        conditions.load_differences(run.conditions, newer[-1].conditions) if run and newer else []
     )
     change = f" ({changes[0]})" if changes else ""
     return f"the accepted baseline is of another load{change}; accept runs of this one"
 
 
 def _unclear(
-    why: str, newer: Sequence[Run] = (), accepted: Mapping[str, Any] | None = None
+    why: str, newer: Sequence[Run] = (), accepted: Acceptance | None = None
 ) -> dict[str, Any]:
     return _document(Comparison(ComparisonOutcome.UNCLEAR, why), (), newer, accepted)
 
@@ -209,40 +210,34 @@ def _document(
     found: Comparison,
     before: Sequence[Run],
     newer: Sequence[Run],
-    accepted: Mapping[str, Any] | None,
+    accepted: Acceptance | None,
 ) -> dict[str, Any]:
-    keys = ("at", "by", "why", "id")
-    both = bool(before and newer)
-    one, two = (before[-1]["conditions"], newer[-1]["conditions"]) if both else ({}, {})
-    changes = conditions.differences(one, two) if both else []
+    ends = (before[-1].conditions, newer[-1].conditions) if before and newer else None
+    changes = conditions.differences(*ends) if ends else []
     return {
         "schema": SCHEMA,
         **unstructure(found),
-        "baseline": {key: accepted[key] for key in keys} if accepted else None,
+        "baseline": _by_whom(accepted),
         "runs": {"before": _span(before), "after": _span(newer)},
-        "changed": [_change_json(change) for change in changes],
-        "uncompared": conditions.uncompared(one, two) if both else [],
-        "hint": expected([measured(r) for r in before], measured(newer[-1])) if both else {},
+        "changed": [{"text": str(change), "role": change.role.value} for change in changes],
+        "uncompared": conditions.uncompared(*ends) if ends else [],
+        "hint": expected([measured(r) for r in before], measured(newer[-1])) if ends else {},
     }
-
-
-def _change_json(change: Change) -> dict[str, str]:
-    return {"text": str(change), "role": change.role.value}
 
 
 def _span(runs: Sequence[Run]) -> dict[str, Any]:
     """How many runs, from when to when, on how many days: runs of one hour share its conditions."""
-    days = {str(run["at"])[:10] for run in runs}
-    ends = {"first": runs[0]["at"], "last": runs[-1]["at"]} if runs else {}
-    return {"count": len(runs), "days": len(days), **ends, "ids": [run["id"] for run in runs]}
+    days = {run.at[:10] for run in runs}
+    ends = {"first": runs[0].at, "last": runs[-1].at} if runs else {}
+    return {"count": len(runs), "days": len(days), **ends, "ids": [run.id for run in runs]}
 
 
 def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
     """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
     groups: dict[int, list[float]] = {}
-    most = conditions.value_of(like["conditions"], "serving.tp")
+    most = conditions.value_of(like.conditions, "serving.tp")
     for run in alike(countable(runs), like, Role.LOAD):
-        tp, tpot = conditions.value_of(run["conditions"], "serving.tp"), medians(run).get("tpot")
+        tp, tpot = conditions.value_of(run.conditions, "serving.tp"), medians(run).get("tpot")
         if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
             groups.setdefault(tp, []).append(tpot)
     middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}

@@ -9,15 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from b200kit.node.state.path import reach
 from b200kit.node.state.view import Missing, Unmeasured
 from b200kit.records.conditions_fields import FIELDS, Field, Role
 
-SCHEMA = "b200kit/run-conditions/1"
 _ABSENT_IS_A_VALUE = ("state.", "requested.")
 _BY_NAME = {field.name: field for field in FIELDS}
+
+
+@dataclass(frozen=True)
+class RunConditions:
+    """The value of each of FIELDS by its name, or {"unmeasured": reason}."""
+
+    schema: ClassVar[str] = "b200kit/run-conditions/1"
+
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,9 +42,9 @@ class Change:
         return f"{self.words} {self.before} -> {self.after}"
 
 
-def build(sources: Mapping[str, Any]) -> dict[str, Any]:
+def build(sources: Mapping[str, Any]) -> RunConditions:
     """The run conditions over *sources* (see FIELDS); never raises, whatever is missing there."""
-    return {"schema": SCHEMA, "fields": {f.name: _value(sources, f) for f in FIELDS}}
+    return RunConditions({field.name: _value(sources, field) for field in FIELDS})
 
 
 def _value(sources: Mapping[str, Any], field: Field) -> object:
@@ -49,28 +57,28 @@ def _value(sources: Mapping[str, Any], field: Field) -> object:
     return value
 
 
-def value_of(run_conditions: object, name: str) -> object:
+def value_of(run_conditions: RunConditions, name: str) -> object:
     """The value of a field; Unmeasured where there is none."""
-    fields = run_conditions.get("fields") if isinstance(run_conditions, dict) else None
-    value = fields.get(name) if isinstance(fields, dict) else None
-    if value is None and not (isinstance(fields, dict) and name in fields):
+    if name not in run_conditions.fields:
         return Unmeasured(f"the run conditions have no {name}")
-    return reach(value, "")
+    return reach(run_conditions.fields[name], "")
 
 
-def missing(run_conditions: object) -> list[str]:
+def missing(run_conditions: RunConditions) -> list[str]:
     """Needed fields without a value, one line each: a result that has any is not stored."""
     return unmeasured(run_conditions, [field for field in FIELDS if field.needed])
 
 
-def unmeasured(run_conditions: object, fields: Iterable[Field] = FIELDS) -> list[str]:
+def unmeasured(run_conditions: RunConditions, fields: Iterable[Field] = FIELDS) -> list[str]:
     """Every field without a value, one line each."""
     pairs = ((field, value_of(run_conditions, field.name)) for field in fields)
     return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
 
 
 def differences(
-    before: object, after: object, roles: Iterable[Role] = (Role.SYSTEM, Role.CONDITION)
+    before: RunConditions,
+    after: RunConditions,
+    roles: Iterable[Role] = (Role.SYSTEM, Role.CONDITION),
 ) -> list[Change]:
     """What differs between two sets of run conditions, causes a person made first."""
     order = list(roles)
@@ -78,12 +86,12 @@ def differences(
     return sorted(found, key=lambda change: order.index(change.role))
 
 
-def load_differences(before: object, after: object) -> list[Change]:
+def load_differences(before: RunConditions, after: RunConditions) -> list[Change]:
     """Why two runs cannot be compared: other load. Empty when they can."""
     return differences(before, after, (Role.LOAD,))
 
 
-def uncompared(before: object, after: object) -> list[str]:
+def uncompared(before: RunConditions, after: RunConditions) -> list[str]:
     """Fields that may differ unseen, because one of the two runs has no value there."""
     fields = [f for f in FIELDS if f.role in (Role.SYSTEM, Role.CONDITION)]
     return [
@@ -95,12 +103,12 @@ def _one_sided(before: object, after: object) -> bool:
     return isinstance(before, Unmeasured) != isinstance(after, Unmeasured)
 
 
-def same(before: object, after: object, role: Role) -> bool:
+def same(before: RunConditions, after: RunConditions, role: Role) -> bool:
     """Whether two runs agree in all fields of a role, as far as both have them."""
     return not differences(before, after, (role,))
 
 
-def _differences(field: Field, before: object, after: object) -> Iterator[Change]:
+def _differences(field: Field, before: RunConditions, after: RunConditions) -> Iterator[Change]:
     old, new = value_of(before, field.name), value_of(after, field.name)
     if isinstance(old, Unmeasured) or isinstance(new, Unmeasured):
         return

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from b200kit.catalog import shipped
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import comparison, diagnosis, machines, provenance, store
 from b200kit.records import entries as records
 from b200kit.records.entries import RecordError
@@ -75,6 +76,6 @@ def _taken(node: Node, run: str) -> dict[str, Any]:
     notes = [*known.torn, *known.damage]
     found = {
         "timeline": timeline(known),
-        "conditions": known.runs[-1]["conditions"] if known.runs else None,
+        "conditions": unstructure(known.runs[-1].conditions) if known.runs else None,
     }
     return {**comparison.against(known), **found, "by_tp": by_tp, "damage": notes}

@@ -12,35 +12,141 @@ changed, and neither takes the others with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
+from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.percentiles import carries
+from b200kit.node.lib.documents import NEEDED, understood, unstructure
 from b200kit.node.state.path import known_number
-from b200kit.records.conditions import missing, value_of
+from b200kit.records.conditions import RunConditions, missing, value_of
 from b200kit.records.metrics import METRICS, REPLICA_METRICS, TAILS, Measured
 from b200kit.run import jsonl
 
-SCHEMA = "b200kit/record/1"
 _FIGURES = ("p50", "p95", "p99", "mean", "max")
 _STORED = ("num_prompts", "completed", "failed", "goodput_share", "late_share", "request_goodput",
-         "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
-
-
-_TEXTS: dict[str, type] = dict.fromkeys(("id", "digest", "node", "at", "previous"), str)
-_PARTS: dict[str, dict[str, type]] = {
-    "run": {"conditions": dict, "figures": dict, "run": str},
-    "accept": {"runs": list, "by": str, "why": str},
-    "golden": {"answers": list, "key": dict, "replicas": int},
-    "quality": {"compared": dict, "key": dict},
-    "forget": {"by": str, "why": str},
-}
+           "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
+T = TypeVar("T", bound="Entry")
 
 
 class RecordError(ValueError):
     """What cannot be taken into a record; one line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What every entry has. id, previous and digest are its line's; empty until it has one."""
+
+    schema: ClassVar[str] = "b200kit/record/1"
+    derived: ClassVar[tuple[str, ...]] = ("kind",)
+    kind: ClassVar[str]
+
+    node: str
+    at: str
+    id: str = field(default="", kw_only=True, metadata=NEEDED)
+    previous: str = field(default="", kw_only=True, metadata=NEEDED)
+    digest: str = field(default="", kw_only=True, metadata=NEEDED)
+
+
+@dataclass(frozen=True)
+class MeasuredRun(Entry):
+    """A run; *run* is the id of the deploy run that measured it."""
+
+    kind: ClassVar[str] = "run"
+
+    run: str
+    figures: Mapping[str, Any]
+    conditions: RunConditions
+
+
+@dataclass(frozen=True)
+class Signed(Entry):
+    """What a person answers for. Raises RecordError without a name or a reason."""
+
+    by: str
+    why: str
+
+    def __post_init__(self) -> None:
+        """Refuse what nobody answers for."""
+        if not self.by.strip() or not self.why.strip():
+            raise RecordError("by whom and why must be said")
+
+
+@dataclass(frozen=True)
+class Acceptance(Signed):
+    """A person's word that these runs, by their ids, are how the node should be."""
+
+    kind: ClassVar[str] = "accept"
+
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GoldenWord(Entry):
+    """The word of so many replicas of a node, which answer alike. key: what it holds for."""
+
+    kind: ClassVar[str] = "golden"
+
+    key: Mapping[str, Any]
+    replicas: int
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True)
+class Forgetting(Signed):
+    """A person's word that the reference, which *node* made, and all said before it is wrong."""
+
+    kind: ClassVar[str] = "forget"
+
+
+@dataclass(frozen=True)
+class PrecisionKey:
+    """What a comparison of a model in fewer bits holds for."""
+
+    model: str
+    revision: str
+    engine: str
+    lowered: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Places compared over all prompts, and two figures, each as (least, found, most).
+
+    kl_nats: mean Kullback-Leibler divergence of the candidate from the reference at a place, in
+    nats (natural logarithm). flips: share of places where another token is the likeliest. least
+    and most are the ends of 95 % intervals.
+    """
+
+    prompts: int
+    places: int
+    kl_nats: tuple[float, float, float]
+    flips: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class QualityComparison(Entry):
+    """A model in fewer bits beside its original. itself: the original, asked twice.
+
+    reference, candidate: what the servers said of themselves.
+    """
+
+    kind: ClassVar[str] = "quality"
+
+    key: PrecisionKey
+    compared: Divergence
+    itself: Divergence
+    reference: Mapping[str, str]
+    candidate: Mapping[str, str]
+    prompts: str
+    output_tokens: int
+    engine_version: str
+
+
+AnyEntry = MeasuredRun | Acceptance | GoldenWord | Forgetting | QualityComparison
 
 
 @dataclass(frozen=True)
@@ -51,49 +157,43 @@ class Record:
     that somebody changed or took away.
     """
 
-    entries: tuple[dict[str, Any], ...] = ()
+    entries: tuple[AnyEntry, ...] = ()
     torn: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
     last: str = ""
-    runs: tuple[dict[str, Any], ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Separate the runs from the rest once."""
-        found = tuple(entry for entry in self.entries if entry["kind"] == "run")
-        object.__setattr__(self, "runs", found)
-
-    @property
-    def acceptances(self) -> list[dict[str, Any]]:
-        """The acceptances, oldest first."""
-        return [entry for entry in self.entries if entry["kind"] == "accept"]
+    @cached_property
+    def runs(self) -> tuple[MeasuredRun, ...]:
+        """The runs, oldest first."""
+        return self.of(MeasuredRun)
 
     @property
-    def golden(self) -> list[dict[str, Any]]:
+    def golden(self) -> tuple[GoldenWord, ...]:
         """What replicas said, oldest first, since a person last forgot what was said before."""
-        forgotten = [at for at, one in enumerate(self.entries) if one["kind"] == "forget"]
-        valid = self.entries[forgotten[-1] + 1 if forgotten else 0 :]
-        return [entry for entry in valid if entry["kind"] == "golden"]
+        forgotten = [at for at, one in enumerate(self.entries) if isinstance(one, Forgetting)]
+        return self.of(GoldenWord, forgotten[-1] + 1 if forgotten else 0)
 
-    @property
-    def forgets(self) -> list[dict[str, Any]]:
-        """What a person said of answers that were wrong, oldest first."""
-        return [entry for entry in self.entries if entry["kind"] == "forget"]
+    def of(self, kind: type[T], since: int = 0) -> tuple[T, ...]:
+        """The entries of a kind, oldest first."""
+        return tuple(one for one in self.entries[since:] if isinstance(one, kind))
 
-    def run(self, identity: str) -> dict[str, Any] | None:
+    def run(self, identity: str) -> MeasuredRun | None:
         """The run whose id begins so, if there is exactly one."""
-        found = [run for run in self.runs if identity and run["id"].startswith(identity)]
+        found = [run for run in self.runs if identity and run.id.startswith(identity)]
         return found[0] if len(found) == 1 else None
 
-    def holds(self, entry: Mapping[str, Any]) -> bool:
+    def holds(self, entry: AnyEntry) -> bool:
         """Whether this very measurement, or this node's same golden answers, is in it already."""
-        if entry["kind"] == "golden":
-            said = [entry["node"], entry["answers"]]
-            return any([one["node"], one["answers"]] == said for one in self.golden)
+        if isinstance(entry, GoldenWord):
+            said = entry.node, entry.answers
+            return any((one.node, one.answers) == said for one in self.golden)
+        if not isinstance(entry, MeasuredRun):
+            return False
         return any(_measurement(run) == _measurement(entry) for run in self.runs)
 
 
-def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """A run's entry; *run* is the id of the deploy run that measured it.
+def run_entry(run_conditions: RunConditions, smoke: Mapping[str, Any], run: str) -> MeasuredRun:
+    """A run's entry.
 
     Raises RecordError, naming the fields, when the run conditions are not complete enough.
     """
@@ -102,17 +202,14 @@ def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str
         rest = f"; and {', '.join(line.split(': ')[0] for line in more)}" if more else ""
         raise RecordError(f"its run conditions have no {first}{rest}")
     figures = {f"{p}_{m}_ms": smoke.get(f"{p}_{m}_ms") for m in METRICS for p in _FIGURES}
-    return {
-        "schema": SCHEMA,
-        "kind": "run",
-        "node": value_of(run_conditions, "run.node"),
-        "at": value_of(run_conditions, "run.taken_at"),
-        "run": run,
-        "figures": figures
-        | {key: smoke.get(key) for key in _STORED}
-        | {"replicas": _replicas(smoke)},
-        "conditions": run_conditions,
-    }
+    known = {key: smoke.get(key) for key in _STORED}
+    return MeasuredRun(
+        str(value_of(run_conditions, "run.node")),
+        str(value_of(run_conditions, "run.taken_at")),
+        run,
+        {**figures, **known, "replicas": _replicas(smoke)},
+        run_conditions,
+    )
 
 
 def _replicas(smoke: Mapping[str, Any]) -> dict[str, dict[str, object]]:
@@ -125,97 +222,57 @@ def _replicas(smoke: Mapping[str, Any]) -> dict[str, dict[str, object]]:
     }
 
 
-def accept_entry(
-    node: str, runs: Sequence[Mapping[str, Any]], by: str, why: str, at: str
-) -> dict[str, Any]:
-    """A person's word that these runs are how the node should be: who, why, when."""
-    if not by.strip() or not why.strip():
-        raise RecordError("an acceptance says by whom and why")
-    return {
-        "schema": SCHEMA,
-        "kind": "accept",
-        "node": node,
-        "at": at,
-        "by": by.strip(),
-        "why": why.strip(),
-        "runs": [run["id"] for run in runs],
-    }
-
-
-def forget_entry(node: str, by: str, why: str, at: str) -> dict[str, Any]:
-    """A person's word that the reference, which *node* made, and all said before it is wrong."""
-    if not by.strip() or not why.strip():
-        raise RecordError("to forget a reference takes by whom and why")
-    return {
-        "schema": SCHEMA,
-        "kind": "forget",
-        "node": node,
-        "at": at,
-        "by": by.strip(),
-        "why": why.strip(),
-    }
-
-
-def line(entry: Mapping[str, Any], previous: str) -> str:
+def line(entry: AnyEntry, previous: str) -> str:
     """The line of an entry that follows the one with digest *previous* ("" for the first)."""
-    body = {**entry, "previous": previous}
-    digest = jsonl.digest(body)
-    return json.dumps({"id": digest[:10], **body, "digest": digest}, sort_keys=True) + "\n"
+    digest = _digest(unstructure(replace(entry, previous=previous)))
+    whole = replace(entry, id=digest[:10], previous=previous, digest=digest)
+    return json.dumps(unstructure(whole), sort_keys=True) + "\n"
 
 
 def parse(content: bytes) -> Record:
     """Read a record; whatever the bytes are, nothing is raised and no whole entry is lost."""
-    entries: list[dict[str, Any]] = []
+    entries: list[AnyEntry] = []
     torn, damage, last = [], [], ""
+    kinds: Any = AnyEntry
     for position, value in jsonl.lines(content):
-        entry = _entry(value)
-        if entry is None:
+        if value is None:
             torn.append(f"line {position} was torn: its content is lost")
             continue
-        if entry["digest"] != jsonl.digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
-            damage.append(f"line {position} was changed after it was written")
-            last = entry["digest"]
+        entry: AnyEntry | None = understood(kinds, value)
+        if entry is None:
+            damage.append(f"line {position} is no entry of a record")
             continue
-        if entry.get("previous") != last:
+        if entry.digest != _digest(value) or entry.id != entry.digest[:10]:
+            damage.append(f"line {position} was changed after it was written")
+            last = entry.digest
+            continue
+        if entry.previous != last:
             damage.append(f"entries before line {position} were taken away or changed")
-        last = entry["digest"]
+        last = entry.digest
         entries.append(entry)
     return Record(tuple(entries), tuple(torn), tuple(damage), last)
 
 
-def _entry(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """An entry with all that makes one, or nothing."""
-    kind = value.get("kind") if value else None
-    if value is None or not isinstance(kind, str) or kind not in _PARTS:
-        return None
-    parts = {**_TEXTS, **_PARTS[kind]}
-    return value if all(isinstance(value.get(k), t) for k, t in parts.items()) else None
+def _digest(entry: Mapping[str, Any]) -> str:
+    return jsonl.digest({key: one for key, one in entry.items() if key not in ("id", "digest")})
 
 
-def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key not in ("id", "digest")}
-
-
-def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
+def _measurement(entry: MeasuredRun) -> tuple[object, ...]:
     """What names a measurement: each one draws a new salt."""
-    run_conditions = entry["conditions"]
-    return (
-        entry["at"],
-        value_of(run_conditions, "run.cache_salt"),
-        value_of(run_conditions, "run.seed"),
-    )
+    names = ("run.cache_salt", "run.seed")
+    return (entry.at, *(value_of(entry.conditions, name) for name in names))
 
 
-def medians(entry: Mapping[str, Any]) -> dict[str, float]:
+def medians(entry: MeasuredRun) -> dict[str, float]:
     """The run's median of each metric in ms, those that it has."""
-    found = {m: known_number(entry, f"figures.p50_{m}_ms") for m in METRICS}
+    found = {m: known_number(entry.figures, f"p50_{m}_ms") for m in METRICS}
     return {m: value for m, value in found.items() if value and value > 0}
 
 
-def measured(entry: Mapping[str, Any]) -> Measured:
+def measured(entry: MeasuredRun) -> Measured:
     """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
     figures: dict[str, float] = medians(entry)
-    n = int(known_number(entry, "figures.completed") or 0)
+    n = int(known_number(entry.figures, "completed") or 0)
     percents = [percent for percent in (95, 99) if carries(n, percent)]
     others = {
         **{f"max_{m}": f"max_{m}_ms" for m in METRICS},
@@ -224,18 +281,18 @@ def measured(entry: Mapping[str, Any]) -> Measured:
         "late": "late_share",
     }
     for name, key in others.items():
-        value = known_number(entry, f"figures.{key}")
+        value = known_number(entry.figures, key)
         if value is not None:
             figures[name] = 1 - value if name == "missed" else value
-    return Measured(str(entry["at"])[:10], figures | _of_replicas(entry))
+    return Measured(entry.at[:10], figures | _of_replicas(entry.figures))
 
 
-def _of_replicas(entry: Mapping[str, Any]) -> dict[str, float]:
+def _of_replicas(figures: Mapping[str, Any]) -> dict[str, float]:
     """Each replica's median over the median of the others', by "direct-0 tpot": no day is in it."""
-    paths = (entry.get("figures") or {}).get("replicas")
     found: dict[str, float] = {}
     for metric in REPLICA_METRICS:
-        of = {p: known_number(entry, f"figures.replicas.{p}.{metric}") for p in paths or ()}
+        paths = figures.get("replicas") or ()
+        of = {p: known_number(figures, f"replicas.{p}.{metric}") for p in paths}
         known = {p: value for p, value in of.items() if value and value > 0}
         for path, value in known.items() if len(known) > 1 else ():
             others = median(other for name, other in known.items() if name != path)
@@ -243,12 +300,12 @@ def _of_replicas(entry: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def counts(entry: Mapping[str, Any]) -> str:
+def counts(entry: MeasuredRun) -> str:
     """Why the run's figures count nowhere, or nothing.
 
     A client that starved made its own figures, and failed requests have no latency: they flatter.
     """
-    figures = entry.get("figures") or {}
+    figures = entry.figures
     if figures.get("verdict") not in ("pass", "fail"):
         return f"its verdict is {figures.get('verdict')}"
     if figures.get("failed") != 0:

@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden import judged
 from b200kit.node.client.golden.answer import Answer
-from b200kit.node.client.golden.compare import compare
-from b200kit.node.client.golden.judged import AnswersJudgement
+from b200kit.node.client.golden.compare import AnswersJudgement, compare
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
-from b200kit.records.conditions import value_of
-from b200kit.records.entries import SCHEMA, Record, RecordError
+from b200kit.records.conditions import RunConditions, value_of
+from b200kit.records.entries import GoldenWord, Record, RecordError
 from b200kit.run import jsonl
 
 FOLDER = "golden"
@@ -35,7 +33,7 @@ OF_A_REPLICA = ("host", "port")
 Replicas = Mapping[str, Sequence[Answer]]
 
 
-def key(run_conditions: Mapping[str, Any], tokens: object) -> dict[str, Any]:
+def key(run_conditions: RunConditions, tokens: object) -> dict[str, Any]:
     """What a reference holds for; *tokens*: asked for a prompt.
 
     Raises RecordError where a field that decides is unmeasured.
@@ -44,7 +42,7 @@ def key(run_conditions: Mapping[str, Any], tokens: object) -> dict[str, Any]:
     return found | {"set": SET, "tokens": tokens}
 
 
-def _value(run_conditions: Mapping[str, Any], name: str) -> object:
+def _value(run_conditions: RunConditions, name: str) -> object:
     value = value_of(run_conditions, name)
     if isinstance(value, Unmeasured):
         if conditions.field(name).needed:
@@ -64,50 +62,32 @@ def name_of(known: Mapping[str, Any]) -> str:
     return jsonl.digest(known)[:16]
 
 
-def entry(
-    known: Mapping[str, Any], node: str, at: object, replicas: Sequence[Sequence[Answer]]
-) -> dict[str, Any]:
-    """The word of so many replicas of a node, which answer alike."""
-    return {
-        "schema": SCHEMA,
-        "kind": "golden",
-        "node": node,
-        "at": str(at),
-        "key": dict(known),
-        "replicas": len(replicas),
-        "answers": golden_answer.document(replicas[0]),
-    }
-
-
-def reference(record: Record, tolerance: float) -> dict[str, Any] | None:
+def reference(record: Record, tolerance: float) -> GoldenWord | None:
     """The first entry whose answers two replicas gave; None where there is none yet."""
     words = record.golden
     return next((one for one in words if support(one, words, tolerance) > 1), None)
 
 
-def support(one: Mapping[str, Any], words: Sequence[Mapping[str, Any]], tolerance: float) -> int:
+def support(one: GoldenWord, words: Sequence[GoldenWord], tolerance: float) -> int:
     """How many replicas said so: of its own node, and of others that said it once."""
-    answers = golden_answer.restored(one["answers"])
     others = {
-        other["node"]: int(other["replicas"])
+        other.node: other.replicas
         for other in words
-        if other["node"] != one["node"]
-        and compare(golden_answer.restored(other["answers"]), answers, tolerance).explained
+        if other.node != one.node and compare(other.answers, one.answers, tolerance).explained
     }
-    return int(one["replicas"]) + sum(others.values())
+    return one.replicas + sum(others.values())
 
 
 def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> AnswersJudgement:
-    """A node's replicas against the reference. Raises ValueError for answers that are none."""
+    """A node's replicas against the reference."""
     kept = reference(record, tolerance)
     if kept is None:
         return _without(record, node)
-    answers = golden_answer.restored(kept["answers"])
-    return judged.against(answers, f"{kept['node']}, {kept['at']}", replicas, tolerance)
+    return judged.against(kept.answers, f"{kept.node}, {kept.at}", replicas, tolerance)
 
 
 def _without(record: Record, node: str) -> AnswersJudgement:
-    others = sorted({one["node"] for one in record.golden} - {node})
+    others = sorted({one.node for one in record.golden} - {node})
     if others:
         names = ", ".join(others)
         return AnswersJudgement(

@@ -8,18 +8,19 @@ from typing import Any
 from b200kit import engines
 from b200kit.engines import kv_cache
 from b200kit.inventory import shape
-from b200kit.node.lib.documents import unstructure
+from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.lib.redact import redact
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.libraries import libraries
-from b200kit.records import conditions, conditions_sources
+from b200kit.records import conditions_sources
+from b200kit.records.conditions import RunConditions, build
 from b200kit.run.node import Node
 from b200kit.serving import engine_install, replica
 
 _ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 
 
-def run_conditions(node: Node) -> dict[str, Any]:
+def run_conditions(node: Node) -> RunConditions:
     """The run conditions of a node's result, without a secret."""
     desired, record = requested(node, node.replicas), node.record
     sources = {
@@ -31,8 +32,7 @@ def run_conditions(node: Node) -> dict[str, Any]:
         "observed": conditions_sources.observed(record.state, record.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
-    safe = redact(conditions.build(sources), secrets)
-    return safe if isinstance(safe, dict) else {}
+    return structure(RunConditions, redact(unstructure(build(sources)), secrets))
 
 
 def requested(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:

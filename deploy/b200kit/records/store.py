@@ -6,12 +6,10 @@ Nothing is ever rewritten or taken away; how a line is written: b200kit/run/json
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from b200kit.records import entries
-from b200kit.records.entries import Record
+from b200kit.records.entries import AnyEntry, Record
 from b200kit.run import jsonl
 from b200kit.run.places import home
 
@@ -34,7 +32,7 @@ def read(folder: Path, node: str) -> Record:
     return entries.parse(jsonl.read(jsonl.path_of(folder, node)))
 
 
-def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
+def append(folder: Path, node: str, entry: AnyEntry) -> bool:
     """Add an entry, whole or not at all; False when this very measurement or answer is in it.
 
     Raises OSError when it cannot be written.
@@ -42,7 +40,6 @@ def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
 
     def line(path: Path) -> str | None:
         known = entries.parse(jsonl.read(path))
-        is_known = entry["kind"] in ("run", "golden") and known.holds(entry)
-        return None if is_known else entries.line(entry, known.last)
+        return None if known.holds(entry) else entries.line(entry, known.last)
 
     return jsonl.append(jsonl.path_of(folder, node), line)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from b200kit.node.client.golden import answer as golden_answer
-from b200kit.node.client.golden.judged import HARMLESS, AnswersJudgement, changes
+from b200kit.node.client.golden.compare import HARMLESS, AnswersJudgement
+from b200kit.node.client.golden.judged import changes
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.client.golden.reference import PATH, Reference
-from b200kit.node.client.golden.replicas import answers_of
+from b200kit.node.client.golden.replicas import GoldenResult, answered
 from b200kit.node.client.other_users import served_meanwhile
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Malformed
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.records import golden, provenance, store
-from b200kit.records.entries import Record, RecordError
+from b200kit.records.entries import GoldenWord, Record, RecordError
 from b200kit.run import jsonl
 from b200kit.run.node import Node
+from b200kit.run.remote import RemoteError
 
 
 def holds_for(node: Node, layout: Sequence[Replica]) -> str:
@@ -38,66 +41,66 @@ def holds_for(node: Node, layout: Sequence[Replica]) -> str:
     return jsonl.digest({**known, "driver": node.spec.driver, "set": SET})[:16]
 
 
-def on_node(node: Node, document: object) -> list[File]:
-    """The reference for the node's own watchdog and restarts, where the answers are sound.
-
-    document: `golden` of the smoke document as it was measured, with the replicas' answers.
-    """
-    smoke = node.record.smoke or {}
-    found = smoke.get("golden")
-    outcome = (found.get("reference") or {}).get("outcome") if isinstance(found, dict) else None
-    if outcome not in HARMLESS or not isinstance(document, dict):
-        return []
-    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
-    folder = store.directory(node.spec.records) / golden.FOLDER
-    kept = golden.reference(
-        _sound(store.read(folder, golden.name_of(key))), node.spec.smoke.golden_tolerance
-    )
-    if kept:
-        answers, of = golden_answer.restored(kept["answers"]), f"{kept['node']}, {kept['at']}"
-    elif document.get("agreed") and not served_meanwhile(smoke.get("server") or {}):
-        # No second replica has said so yet; that it says other things later is wrong all the same.
-        answers = next(iter(answers_of(document).values()))
-        of = f"{node.name}, {smoke.get('taken_at')}"
-    else:
-        return []
-    name, spec = holds_for(node, node.replicas), node.spec.smoke
-    found = Reference(answers, spec.golden_tokens, of, name, spec.golden_tolerance)
-    return [File(PATH, json.dumps(found.document()).encode())]
-
-
-def judged(node: Node) -> dict[str, Any]:
-    """What the reference changes in the node's smoke document; nothing where none was asked.
+def held_against(node: Node) -> list[File]:
+    """Change the node's smoke document by what the reference makes of the answers in it, if any.
 
     A replica that answers otherwise fails the test, whatever else is in doubt; what cannot be
-    compared is not healthy.
+    compared is not healthy. The file is the reference for the node's own watchdog and restarts,
+    where the answers are sound.
     """
     smoke = node.record.smoke or {}
-    document = smoke.get("golden")
-    if not isinstance(document, dict) or not document.get("answers"):
-        return {}
     try:
-        found = _found(node, document)
-    except (OSError, RecordError, ValueError) as error:
+        said = answered(smoke.get("golden"))
+    except Malformed as error:
+        raise RemoteError(f"no measurement: golden: {error}") from None
+    if said is None or not said.answers:
+        return []
+    try:
+        found = _found(node, said)
+    except (OSError, RecordError) as error:
         found = AnswersJudgement("unmeasured", str(error))
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
-    return changes(smoke, found)
+    node.record.smoke = {**smoke, **changes(smoke, said, found)}
+    return _on_node(node, said) if found.outcome in HARMLESS else []
 
 
-def _found(node: Node, document: dict[str, Any]) -> AnswersJudgement:
+def _on_node(node: Node, said: GoldenResult) -> list[File]:
+    smoke, spec = node.record.smoke or {}, node.spec.smoke
+    folder, key = _of(node)
+    kept = golden.reference(_sound(store.read(folder, golden.name_of(key))), spec.golden_tolerance)
+    if kept:
+        answers, of = kept.answers, f"{kept.node}, {kept.at}"
+    elif said.agreed and not served_meanwhile(smoke.get("server") or {}):
+        # No second replica has said so yet; that it says other things later is wrong all the same.
+        answers, of = next(iter(said.said.values())), f"{node.name}, {smoke.get('taken_at')}"
+    else:
+        return []
+    name = holds_for(node, node.replicas)
+    found = Reference(answers, spec.golden_tokens, of, name, spec.golden_tolerance)
+    return [File(PATH, documents.to_bytes(found))]
+
+
+def _of(node: Node) -> tuple[Path, dict[str, Any]]:
+    """Where references are kept, and what this node's holds for. Raises RecordError."""
+    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
+    return store.directory(node.spec.records) / golden.FOLDER, key
+
+
+def _found(node: Node, said: GoldenResult) -> AnswersJudgement:
     """Compare; where there is no reference yet, give this node's word for one.
 
-    Raises OSError, RecordError and ValueError where no reference can be had.
+    Raises OSError and RecordError where no reference can be had.
     """
-    replicas, tolerance = answers_of(document), node.spec.smoke.golden_tolerance
-    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
-    folder, name = store.directory(node.spec.records) / golden.FOLDER, golden.name_of(key)
+    replicas, tolerance = said.said, node.spec.smoke.golden_tolerance
+    folder, key = _of(node)
+    name = golden.name_of(key)
     known = _sound(store.read(folder, name))
-    others = served_meanwhile((node.record.smoke or {}).get("server") or {})
-    if golden.reference(known, tolerance) or others or not document.get("agreed"):
+    smoke = node.record.smoke or {}
+    others = served_meanwhile(smoke.get("server") or {})
+    if golden.reference(known, tolerance) or others or not said.agreed:
         return golden.against(known, node.name, replicas, tolerance)
-    at = (node.record.smoke or {}).get("taken_at")
-    store.append(folder, name, golden.entry(key, node.name, at, list(replicas.values())))
+    at, answers = str(smoke.get("taken_at")), next(iter(replicas.values()))
+    store.append(folder, name, GoldenWord(node.name, at, key, len(replicas), answers))
     known = _sound(store.read(folder, name))
     found = golden.against(known, node.name, replicas, tolerance)
     return AnswersJudgement("accepted", found.why) if found.outcome == "same" else found

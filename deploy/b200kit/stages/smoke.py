@@ -101,8 +101,7 @@ def _measure(node: Node, mark: str) -> str:
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.record.smoke = {**result, "fingerprint": mark}
-    node.record.smoke |= golden.judged(node)
-    reference = golden.on_node(node, result.get("golden"))
+    reference = golden.held_against(node)
     node.record.smoke |= _by_its_record(node)
     content = json.dumps(node.record.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content), *reference])
@@ -145,7 +144,7 @@ def _by_its_record(node: Node) -> dict[str, Any]:
 def _compared(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
     """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
     known = store.read(store.directory(node.spec.records), node.name)
-    if not known.acceptances:
+    if not known.of(entries.Acceptance):
         # A damaged line may have been the acceptance.
         outcome, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
         return comparison.no_baseline(why, outcome)

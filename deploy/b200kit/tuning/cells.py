@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.path import known_number
 from b200kit.node.state.view import Unmeasured
-from b200kit.records.conditions import value_of
+from b200kit.records.conditions import RunConditions, value_of
 from b200kit.records.conditions_fields import FIELDS, Role
 from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee
 
@@ -105,7 +105,7 @@ def key(layout: Mapping[str, Any], workload: Workload, load: Load, system: str) 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def system(run_conditions: object, requested: Mapping[str, Any]) -> str:
+def system(run_conditions: RunConditions, requested: Mapping[str, Any]) -> str:
     """Digest of what must be the same for cells to belong together: a run's system fields.
 
     What the layout or a cell decides is left out: it is in the key of each cell. *requested* is

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
-from b200kit.node.client.golden import reference
+from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.lib import documents
 from b200kit.node.lib.error_line import cause
 from b200kit.operations import observe
@@ -134,9 +134,9 @@ def _alone(node: Node) -> None:
                 f"{name} is {status} and answers {answering} requests: drain the node first"
                 " (docs/serve.md)"
             )
-    kept = node.connected().attempt(f"cat {reference.PATH}", timeout=30)
+    kept = node.connected().attempt(f"cat {PATH}", timeout=30)
     try:
-        name = reference.parsed(documents.parse(kept.stdout, documents.LARGE)).holds_for
+        name = documents.decode(Reference, kept.stdout).holds_for
     except ValueError:
         name = ""
     if name != golden.holds_for(node, node.layout()):

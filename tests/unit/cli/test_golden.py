@@ -10,7 +10,7 @@ import pytest
 from b200kit import cli
 from b200kit.node.client.golden.answer import Answer
 from b200kit.records import golden, store
-from b200kit.records.entries import Record
+from b200kit.records.entries import GoldenWord, Record
 from tests.messages import TIME, assert_message
 from tests.unit.node.client.golden_answers import another, answers, changed
 from tests.unit.records import runs
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said(folder: Path, node: str, *replicas: Sequence[Answer]) -> bool:
     """A node's replicas said so; whether it was added."""
     at = "2026-11-24T10:00:00Z"
-    return store.append(folder, NAME, golden.entry(KEY, node, at, replicas))
+    return store.append(folder, NAME, GoldenWord(node, at, KEY, len(replicas), tuple(replicas[0])))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 0) -> str:
@@ -44,7 +44,7 @@ def kept(folder: Path) -> tuple[Record, object]:
     """The file, and the node whose word is the reference."""
     record = store.read(folder, NAME)
     found = golden.reference(record, 0.5)
-    return record, found and found["node"]
+    return record, found and found.node
 
 
 FORGET = ("forget", NAME[:6], "--by", "ops-on-call", "--why", "made by a bad driver")

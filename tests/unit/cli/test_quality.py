@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from b200kit import cli
 from b200kit.operations import served
 from b200kit.quality import kept
+from b200kit.quality.kept import ServedModel
 from b200kit.records import store
 from tests.lab.supply import models
 from tests.messages import assert_message, lines_with
@@ -40,7 +41,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(inventory: Path) -> dict[str, Any]:
+def known(inventory: Path) -> ServedModel:
     """What a node is to serve, as the inventory says; it takes seconds to be read."""
     return served.of_node(inventory, "n01")
 
@@ -48,13 +49,13 @@ def known(inventory: Path) -> dict[str, Any]:
 @pytest.fixture
 def asked(
     inventory: Path,
-    known: dict[str, Any],
+    known: ServedModel,
     tmp_path: Path,
     reference: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> list[str]:
     """A command line without its candidate; the inventory has been read."""
-    monkeypatch.setattr(served, "of_node", lambda *_: dict(known))
+    monkeypatch.setattr(served, "of_node", lambda *_: known)
     return [
         "quality", "compare", str(inventory), "n01", "--reference", reference,
         "--requests", "24", "--output-tokens", "16", "--records", str(tmp_path / "records"),
@@ -127,18 +128,17 @@ def test_node_that_the_inventory_lacks_is_refused_before_anything_is_sent(
 def test_model_as_it_was_published_is_refused_before_anything_is_sent(
     capsys: Capture,
     inventory: Path,
-    known: dict[str, Any],
+    known: ServedModel,
     asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        served, "of_node", lambda *_: known | {"key": known["key"] | {"lowered": []}}
-    )
+    whole = replace(known, key=replace(known.key, lowered=()))
+    monkeypatch.setattr(served, "of_node", lambda *_: whole)
     refused(capsys, inventory, asked)
 
 
 def test_inventory_that_is_not_there_is_known_to_be_so() -> None:
-    assert served._read(Path("nowhere.py"), "n01") == {"refused": "nowhere.py is no file"}
+    assert served._read(Path("nowhere.py"), "n01") == "nowhere.py is no file"
 
 
 def test_no_record_is_named(capsys: Capture, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import store
 from b200kit.run import jsonl
 from tests.messages import TIME, assert_message
@@ -98,9 +99,7 @@ def test_list_shows_the_fleet_and_the_runs_of_a_node(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(folder, 1, 6)
-    invalid = runs.run(90)
-    invalid["figures"]["verdict"] = "invalid"
-    store.append(folder, "n01", invalid)
+    store.append(folder, "n01", runs.figured(runs.run(90), verdict="invalid"))
     assert "none accepted" in output_of(capsys, "list")
     assert accept(capsys)
     text = output_of(capsys, "list", "n01")
@@ -121,8 +120,8 @@ def test_show_gives_figures_and_manifest(folder: Path, capsys: pytest.CaptureFix
     ):
         assert words in text
     known = store.read(folder, "n01").runs[0]
-    entry = json.loads(output_of(capsys, "show", "n01", known["id"][:6], "--json", wide=True))
-    assert entry == known
+    entry = json.loads(output_of(capsys, "show", "n01", known.id[:6], "--json", wide=True))
+    assert entry == unstructure(known)
 
 
 def test_refusals_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

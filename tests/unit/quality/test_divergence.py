@@ -58,7 +58,7 @@ def test_what_follows_another_token_is_not_compared() -> None:
     theirs = [answer("a", "a", "b", "b"), answer("a", "a", "a", "a")]
     found = divergence.of(ours, theirs)
     assert (found.prompts, found.places) == (2, 6)
-    assert found.flips[1] == pytest.approx(1 / 6)
+    assert found.flips[1] == pytest.approx(1 / 6, abs=1e-6)
 
 
 def test_an_answer_that_ends_where_the_other_goes_on_is_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ from b200kit.catalog import load
 from b200kit.inventory import precision
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Status
 from b200kit.quality import kept
 from b200kit.quality.limits import limits
 from b200kit.records import store
+from b200kit.records.entries import Divergence, QualityComparison
 from b200kit.run.node import Node
 from tests.lab.supply import models
 from tests.unit import specs
 
-FIGURES = {"prompts": 128, "places": 4000, "kl_nats": [0.004, 0.005, 0.006]}
-NEAR = FIGURES | {"flips": [0.02, 0.03, 0.04]}
-FAR = FIGURES | {"flips": [0.2, 0.3, 0.4]}
+NEAR = Divergence(128, 4000, (0.004, 0.005, 0.006), (0.02, 0.03, 0.04))
+FAR = replace(NEAR, flips=(0.2, 0.3, 0.4))
 
 
 def spec(model: str, **changes: Any) -> NodeSpec:
@@ -90,10 +92,10 @@ def node(tmp_path: Path) -> Node:
     return Node("n01", spec("llama-3.3-70b-fp8", records=str(tmp_path)))
 
 
-def recorded(node: Node, compared: dict[str, Any], **changes: Any) -> None:
+def recorded(node: Node, compared: Divergence, **changes: Any) -> None:
     """Keep a comparison of the node's model."""
-    known = kept.key(node.spec) | changes
-    entry = kept.entry("n09", f"2026-11-2{len(changes)}T00:00:00Z", known, {"compared": compared})
+    known, at = replace(kept.key(node.spec), **changes), f"2026-11-2{len(changes)}T00:00:00Z"
+    entry = QualityComparison("n09", at, known, compared, NEAR, {}, {}, "texts", 64, "0.32.0")
     place = kept.folder(node.spec.records)
     assert store.append(place, kept.name_of(kept.key(node.spec)), entry)
 
@@ -111,13 +113,13 @@ def test_without_a_comparison_there_is_a_doubt(node: Node) -> None:
 
 def test_newest_comparison_of_any_node_counts(node: Node) -> None:
     recorded(node, NEAR)
-    assert asked(node)["compared"] == NEAR
+    assert asked(node)["compared"] == unstructure(NEAR)
     recorded(node, FAR)
-    assert asked(node)["compared"] == FAR
+    assert asked(node)["compared"] == unstructure(FAR)
 
 
 @pytest.mark.parametrize(
-    "other", [{"revision": "f" * 64}, {"engine": "sglang"}, {"lowered": ["fp8 weights"]}]
+    "other", [{"revision": "f" * 64}, {"engine": "sglang"}, {"lowered": ("fp8 weights",)}]
 )
 def test_comparison_of_something_else_counts_for_nothing(node: Node, other: dict[str, Any]) -> None:
     recorded(node, NEAR, **other)

@@ -7,13 +7,15 @@ import json
 import math
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from b200kit.records import conditions, conditions_sources
 from b200kit.records import entries as record
-from b200kit.records.entries import Record
+from b200kit.records.conditions import RunConditions
+from b200kit.records.entries import Acceptance, AnyEntry, MeasuredRun, Record
 from b200kit.records.metrics import METRICS, Measured
 from tests.unit import states
 
@@ -62,18 +64,17 @@ def sources(**changes: Any) -> dict[str, Any]:
 
 
 @cache
-def _complete() -> dict[str, Any]:
+def _complete() -> RunConditions:
     return conditions.build(sources())
 
 
-def run_conditions(**fields: object) -> dict[str, Any]:
+def run_conditions(**fields: object) -> RunConditions:
     """Complete run conditions with some fields changed, by their names with `__` for the dot."""
-    built = copy.deepcopy(_complete())
-    built["fields"] |= {name.replace("__", "."): value for name, value in fields.items()}
-    return built
+    changed = {name.replace("__", "."): value for name, value in fields.items()}
+    return RunConditions({**copy.deepcopy(_complete()).fields, **changed})
 
 
-def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> dict[str, Any]:
+def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> MeasuredRun:
     """One run's entry, its line not written yet; *number* gives it its day and its salt."""
     at = f"2026-{10 + number // 28:02d}-{1 + number % 28:02d}T09:00:00Z"
     own = run_conditions(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
@@ -81,7 +82,19 @@ def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> d
     return record.run_entry(own, result, f"run-{number}")
 
 
-def kept(entries: Iterable[Mapping[str, Any]]) -> Record:
+def figured(run: MeasuredRun, **figures: object) -> MeasuredRun:
+    """A run with other figures."""
+    return replace(run, figures={**run.figures, **figures})
+
+
+def accepted(
+    runs: Iterable[MeasuredRun], why: str = "burn-in", at: str = "2026-11-01T00:00:00Z"
+) -> Acceptance:
+    """The word of "ops" that these runs of n01 are how it should be."""
+    return Acceptance("n01", at, "ops", why, tuple(run.id for run in runs))
+
+
+def kept(entries: Iterable[AnyEntry]) -> Record:
     """The record that these entries make."""
     content, last = b"", ""
     for entry in entries:

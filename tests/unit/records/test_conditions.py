@@ -15,6 +15,7 @@ from b200kit.node.serving.libraries import libraries
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
 from b200kit.records.conditions import (
+    RunConditions,
     differences,
     load_differences,
     missing,
@@ -30,9 +31,10 @@ from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 NEEDED = [field.name for field in FIELDS if field.needed]
+NOBODY = {"unmeasured": "nobody looked"}
 
 
-def changes(before: object, after: object) -> list[str]:
+def changes(before: RunConditions, after: RunConditions) -> list[str]:
     """The differences as a person reads them."""
     return [str(change) for change in differences(before, after)]
 
@@ -82,19 +84,18 @@ def test_one_gpu_that_was_not_read_leaves_open_whether_any_was_slowed_down() -> 
 
 def test_every_field_stands_in_conditions_of_nothing_with_its_reason() -> None:
     empty = conditions.build({})
-    assert set(empty["fields"]) == {field.name for field in FIELDS}
-    assert all(value["unmeasured"] for value in empty["fields"].values())
+    assert set(empty.fields) == {field.name for field in FIELDS}
+    assert all(value["unmeasured"] for value in empty.fields.values())
     assert len(missing(empty)) == len(NEEDED)
 
 
 @in_subtests("name", NEEDED)
 def test_result_without_a_needed_field_is_not_stored_and_the_field_is_named(name: str) -> None:
-    run_conditions = runs.run_conditions()
-    run_conditions["fields"][name] = {"unmeasured": "nobody looked"}
+    known = runs.run_conditions().fields
     with raises_message(RecordError):
-        run_entry(run_conditions, runs.smoke(), "run-1")
-    del run_conditions["fields"][name]
-    assert len(missing(run_conditions)) == 1
+        run_entry(RunConditions({**known, name: NOBODY}), runs.smoke(), "run-1")
+    without = {field: value for field, value in known.items() if field != name}
+    assert len(missing(RunConditions(without))) == 1
 
 
 def test_null_of_a_result_is_no_value_and_null_of_a_state_is_absence() -> None:
@@ -175,7 +176,7 @@ def test_another_load_is_not_comparable() -> None:
 
 
 def test_other_prompts_are_another_load_and_what_is_other_is_named() -> None:
-    def run(**given: Any) -> dict[str, Any]:
+    def run(**given: Any) -> RunConditions:
         asked = Dataset(Texts(), **given).conditions()
         return runs.run_conditions(**{f"load__{key}": value for key, value in asked.items()})
 
@@ -243,8 +244,8 @@ def test_every_field_has_words_and_a_name_of_its_own() -> None:
 
 
 def test_several_missing_fields_are_all_named_and_the_first_is_explained() -> None:
-    run_conditions = runs.run_conditions()
-    for name in ("load.model", "versions.driver", "versions.kernel"):
-        run_conditions["fields"][name] = {"unmeasured": "nobody looked"}
+    names = ("load.model", "versions.driver", "versions.kernel")
+    blind = dict.fromkeys(names, NOBODY)
+    run_conditions = RunConditions({**runs.run_conditions().fields, **blind})
     with raises_message(RecordError):
         run_entry(run_conditions, runs.smoke(), "run-1")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import end_of_run, machines, provenance, store
-from b200kit.records.conditions import missing, unmeasured, value_of
-from b200kit.records.entries import accept_entry
+from b200kit.records.conditions import RunConditions, missing, unmeasured, value_of
 from b200kit.report.files import write
 from b200kit.run import jsonl
 from b200kit.run.node import Node
@@ -49,8 +49,8 @@ def kept() -> Any:
 def test_result_is_recorded_with_its_conditions(node: Node) -> None:
     ended(node)
     known = kept()
-    assert [run["run"] for run in known.runs] == ["20261121-1"]
-    run_conditions = known.runs[0]["conditions"]
+    assert [run.run for run in known.runs] == ["20261121-1"]
+    run_conditions = known.runs[0].conditions
     assert missing(run_conditions) == []
     assert value_of(run_conditions, "versions.driver") == nodes.DRIVER
     assert value_of(run_conditions, "load.model") == "tiny-llama"
@@ -62,8 +62,8 @@ def test_result_is_recorded_with_its_conditions(node: Node) -> None:
 
 def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
     found = ended(node)["hosts"]["n01"]["record"]
-    assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
-    assert found["conditions"] == kept().runs[0]["conditions"]
+    assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0].id]
+    assert found["conditions"] == unstructure(kept().runs[0].conditions)
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
@@ -128,17 +128,13 @@ def test_regression_and_diagnosis_are_shown(
     node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended(node)
-    own = kept().runs[0]["conditions"]
+    own = kept().runs[0].conditions
     slow = runs.smoke("queueing")
     for number, day in enumerate([*runs.days(1, 6, 0.01), *runs.days(2, 6, 0.01, 0.2)]):
         entry = runs.run(number, day)
-        entry["conditions"] = json.loads(json.dumps(own))
-        entry["conditions"]["fields"] |= {
-            "run.cache_salt": f"{number}",
-            "run.taken_at": entry["at"],
-        }
-        if number >= 6:
-            entry["conditions"]["fields"]["versions.driver"] = "580.159.03"
+        new = {"versions.driver": "580.159.03"} if number >= 6 else {}
+        fields = {"run.cache_salt": f"{number}", "run.taken_at": entry.at, **new}
+        entry = replace(entry, conditions=RunConditions({**own.fields, **fields}))
         store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
@@ -167,8 +163,8 @@ def test_regression_and_diagnosis_are_shown(
 
 def accept(node: Node) -> None:
     """The first six runs are the baseline."""
-    first = [run for run in kept().runs if run["run"] in {f"run-{n}" for n in range(6)}]
-    entry = accept_entry(node.name, first, "ops", "burn-in", "2026-11-01T00:00:00Z")
+    first = [run for run in kept().runs if run.run in {f"run-{n}" for n in range(6)}]
+    entry = runs.accepted(first)
     store.append(store.directory(), node.name, entry)
 
 

@@ -10,7 +10,7 @@ import pytest
 from b200kit.records import comparison, entries
 from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
 from b200kit.records.conditions_fields import Role
-from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
+from b200kit.records.entries import Acceptance, Record, RecordError, counts, parse
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.records import runs
@@ -36,13 +36,13 @@ def sample(
     new = [runs.run(before + n, day, **changed)
            for n, day in enumerate(runs.days(2, after, 0.01, shift))]  # fmt: skip
     known = runs.kept(old)
-    act = [accept_entry("n01", known.runs, "ops", "acceptance", "2026-11-01T00:00:00Z")]
+    act = [runs.accepted(known.runs)]
     return runs.kept([*old, *(act if accepted else []), *new])
 
 
 def test_what_is_written_is_read_again() -> None:
     known = parse(content())
-    assert [run["run"] for run in known.runs] == ["run-0", "run-1", "run-2"]
+    assert [run.run for run in known.runs] == ["run-0", "run-1", "run-2"]
     assert (known.torn, known.damage) == ((), ())
     assert entries.medians(known.runs[0]) == runs.BASE
 
@@ -66,7 +66,7 @@ def test_writing_goes_on_behind_a_torn_line() -> None:
     known = parse(torn)
     again = torn + b"\n" + entries.line(runs.run(7), known.last).encode()
     found = parse(again)
-    assert [run["run"] for run in found.runs] == ["run-0", "run-1", "run-7"]
+    assert [run.run for run in found.runs] == ["run-0", "run-1", "run-7"]
     assert (len(found.torn), found.damage) == (1, ())
 
 
@@ -79,7 +79,7 @@ def test_changed_line_is_told_and_counts_nowhere() -> None:
 
 def test_changed_id_is_told() -> None:
     known = parse(content(1))
-    swapped = content(1).replace(known.runs[0]["id"].encode(), b"0123456789", 1)
+    swapped = content(1).replace(known.runs[0].id.encode(), b"0123456789", 1)
     assert_message(*parse(swapped).damage)
 
 
@@ -109,16 +109,13 @@ def test_measurement_is_known_again_and_a_new_one_is_not() -> None:
      {f"p50_{m}_ms": None for m in runs.BASE}],
 )  # fmt: skip
 def test_figures_that_flatter_count_nowhere(figures: dict[str, Any]) -> None:
-    run = runs.run(1)
-    run["figures"] |= figures
+    run = runs.figured(runs.run(1), **figures)
     assert_message(counts(run))
     assert latest(runs.kept([runs.run(0), run])) == list(runs.kept([runs.run(0)]).runs)
 
 
 def test_missed_objective_counts_its_times_are_true() -> None:
-    run = runs.run(1)
-    run["figures"]["verdict"] = "fail"
-    assert counts(run) == ""
+    assert counts(runs.figured(runs.run(1), verdict="fail")) == ""
 
 
 def test_same_node_is_the_same() -> None:
@@ -176,15 +173,10 @@ def test_stand_in_is_never_compared_with_a_real_engine() -> None:
 
 def test_newest_acceptance_counts() -> None:
     old = sample(10, 10, 0.07)
-    act = accept_entry("n01", old.runs[10:], "ops", "new driver", "2026-12-01T00:00:00Z")
+    act = runs.accepted(old.runs[10:], "new driver", "2026-12-01T00:00:00Z")
     more = [runs.run(40 + n, d) for n, d in enumerate(runs.days(5, 8, 0.01, 0.07))]
-    found = against(runs.kept([*map(bare, old.entries), act, *more]))
+    found = against(runs.kept([*old.entries, act, *more]))
     assert (found["outcome"], found["baseline"]["why"]) == ("same", "new driver")
-
-
-def bare(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry without what its line gave it."""
-    return {k: v for k, v in entry.items() if k not in ("id", "digest", "previous")}
 
 
 def test_empty_record_is_unclear() -> None:
@@ -198,31 +190,29 @@ def test_node_is_compared_with_another() -> None:
 
 def test_baseline_takes_the_newest_runs_of_one_system() -> None:
     known = sample(10, 6, versions__driver=NEW)
-    assert [run["run"] for run in acceptable(known)] == [f"run-{n}" for n in range(10, 16)]
-    chosen = [run["id"] for run in known.runs[:5]]
-    assert [run["id"] for run in acceptable(known, chosen)] == chosen
+    assert [run.run for run in acceptable(known)] == [f"run-{n}" for n in range(10, 16)]
+    chosen = [run.id for run in known.runs[:5]]
+    assert [run.id for run in acceptable(known, chosen)] == chosen
 
 
 def test_baseline_is_refused_in_one_line() -> None:
     with raises_message(RecordError):
         acceptable(sample(0, 4))
     known = sample(10, 6, load__isl=512)
-    mixed = [known.runs[0]["id"], *(run["id"] for run in known.runs[10:])]
+    mixed = [known.runs[0].id, *(run.id for run in known.runs[10:])]
     with raises_message(RecordError, FIRST=mixed[0][:10], OTHER=mixed[1][:10]):
         acceptable(known, mixed)
     with raises_message(RecordError):
         acceptable(known, ["nonsense"])
-    failed = runs.run(3)
-    failed["figures"]["verdict"] = "invalid"
-    known = runs.kept([failed])
-    with raises_message(RecordError, RUN=known.runs[0]["id"][:10]):
-        acceptable(known, [known.runs[0]["id"]])
+    known = runs.kept([runs.figured(runs.run(3), verdict="invalid")])
+    with raises_message(RecordError, RUN=known.runs[0].id[:10]):
+        acceptable(known, [known.runs[0].id])
 
 
 @pytest.mark.parametrize(("by", "why"), [("", "x"), ("x", " ")])
 def test_acceptance_without_a_name_or_a_reason_is_none(by: str, why: str) -> None:
     with raises_message(RecordError):
-        accept_entry("n01", [], by, why, "2026-11-01T00:00:00Z")
+        Acceptance("n01", "2026-11-01T00:00:00Z", by, why, ())
 
 
 def test_tpot_at_each_tensor_parallelism() -> None:
@@ -247,12 +237,8 @@ def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
     figures = entries.measured(entry).figures
     assert {"ttft", "p95_ttft", "missed"} <= set(figures)
     assert not any(name.startswith("p99") for name in figures)
-    entry["figures"] |= {
-        "completed": 58,
-        "goodput_share": 0.9,
-        "late_share": 0.25,
-        "max_ttft_ms": 9.0,
-    }
+    shares = {"goodput_share": 0.9, "late_share": 0.25}
+    entry = runs.figured(entry, completed=58, max_ttft_ms=9.0, **shares)
     figures = entries.measured(entry).figures
     assert not any(name.startswith("p95") for name in figures)
     assert figures["missed"] == pytest.approx(0.1)
@@ -264,13 +250,12 @@ def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
 def test_replica_is_kept_by_its_medians_and_compared_by_how_much_slower_than_the_others_it_is() -> (
     None
 ):
-    kept = runs.run(1)["figures"]["replicas"]
+    kept = runs.run(1).figures["replicas"]
     assert {path: set(of) for path, of in kept.items()} == {
         "direct-0": {"tpot", "ttft"}, "direct-1": {"tpot", "ttft"},
     }  # fmt: skip
     figures = entries.measured(runs.run(1)).figures
     factor = kept["direct-1"]["tpot"] / kept["direct-0"]["tpot"]
     assert figures["direct-1 tpot"] == pytest.approx(factor)
-    alone = runs.run(1)
-    del alone["figures"]["replicas"]["direct-1"]
+    alone = runs.figured(runs.run(1), replicas={"direct-0": kept["direct-0"]})
     assert not any(name.startswith("direct") for name in entries.measured(alone).figures)

@@ -14,9 +14,11 @@ from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
+from b200kit.node.lib.documents import decode, unstructure
 from b200kit.records import golden, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
 from b200kit.stages import golden as golden_stage
 from b200kit.stages import serving as serving_stage
 from b200kit.stages import smoke
@@ -54,7 +56,7 @@ def result(*said: Said, **changes: Any) -> dict[str, Any]:
     group = Golden({f"direct-{n}": replies(one) for n, one in enumerate(said)}, 32)
     verdict = "invalid" if group.doubt else "pass"
     own = {
-        "golden": group.document(),
+        "golden": unstructure(group.result()),
         "verdict": verdict,
         "reasons": [group.doubt][: bool(group.doubt)],
     }
@@ -179,14 +181,17 @@ def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> No
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("odd", [[], [["a"]], [["a", "x", {}]], [["a", -1.0, {"b": "c"}]],
-                                 [["a", float("nan"), {}]], [["a", -1.0, [1]]]])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [[], [["a", -1.0, {}]], [{"text": "a"}], [{"text": "a", "logprob": "x", "top": {}}],
+     [{"text": "a", "logprob": -1.0, "top": {"b": "c"}}]],
+)  # fmt: skip
 def test_answers_of_another_form_are_no_pass_and_no_reference(
     tmp_path: Path, records: Path, odd: list[object]
 ) -> None:
     said = result(SOUND, SOUND)["golden"] | {"answers": {"direct-0": [odd], "direct-1": "direct-0"}}
-    found = measured(serving(tmp_path), SOUND, golden=said)
-    assert outcome(found)[1] == "invalid"
+    with pytest.raises(RemoteError, match=r"no measurement: golden: answers\b"):
+        measured(serving(tmp_path), SOUND, golden=said)
     assert not (records / golden.FOLDER).exists()
 
 
@@ -206,7 +211,7 @@ def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path, records: P
 
 def on_node(node: tuple[Node, Machine]) -> Reference:
     """What the node's own watchdog and restarts compare with."""
-    return reference.parsed(json.loads(node[1].text(reference.PATH)))
+    return decode(Reference, node[1].text(reference.PATH))
 
 
 def test_reference_is_left_on_the_node_for_what_is_served_there(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.records import entries, provenance, store
+from b200kit.records.conditions import RunConditions
 from b200kit.records.metrics import METRICS
 from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
@@ -49,12 +50,12 @@ def accepted(node: Settled, count: int = 10) -> None:
     measure(node, result())
     run_conditions, folder = provenance.run_conditions(found), store.directory(found.spec.records)
     for number, day in enumerate(runs.days(7, count, 0.01)):
-        own = json.loads(json.dumps(run_conditions))
-        own["fields"]["run.cache_salt"] = f"salt-{number}"
-        own["fields"]["run.taken_at"] = f"2026-10-{1 + number:02d}T09:00:00Z"
+        at = f"2026-10-{1 + number:02d}T09:00:00Z"
+        changed = {"run.cache_salt": f"salt-{number}", "run.taken_at": at}
+        own = RunConditions({**run_conditions.fields, **changed})
         store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
     known = store.read(folder, "n01").runs
-    entry = entries.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
+    entry = runs.accepted(known)
     store.append(folder, "n01", entry)
 
 

@@ -36,7 +36,7 @@ def writer(folder: Path, first: int, last: int) -> subprocess.Popen[str]:
 def test_entry_is_read_again_and_the_directory_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     assert append(folder, "n01", runs.run(0))
-    assert [run["run"] for run in read(folder, "n01").runs] == ["run-0"]
+    assert [run.run for run in read(folder, "n01").runs] == ["run-0"]
     assert store.nodes(folder) == ["n01"]
 
 
@@ -66,10 +66,10 @@ def test_killed_writer_loses_nothing_that_it_had_finished(tmp_path: Path) -> Non
     process.wait(300)
     process.stdout.close()
     known = read(tmp_path, "n01")
-    assert [run["run"] for run in known.runs[:5]] == [f"run-{n}" for n in finished]
+    assert [run.run for run in known.runs[:5]] == [f"run-{n}" for n in finished]
     assert (len(known.torn) <= 1, known.damage) == (True, ())
     assert append(tmp_path, "n01", runs.run(200_000))
-    assert read(tmp_path, "n01").runs[-1]["run"] == "run-200000"
+    assert read(tmp_path, "n01").runs[-1].run == "run-200000"
 
 
 def test_two_writers_do_not_tear_each_others_lines(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_torn_line_stays_and_the_next_entry_begins_behind_it(tmp_path: Path) -> 
     append(tmp_path, "n01", runs.run(2))
     known = read(tmp_path, "n01")
     assert path.read_bytes().startswith(torn)
-    assert [run["run"] for run in known.runs] == ["run-0", "run-2"]
+    assert [run.run for run in known.runs] == ["run-0", "run-2"]
     assert (len(known.torn), known.damage) == (1, ())
 
 

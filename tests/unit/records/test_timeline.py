@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from b200kit.records import entries
-from b200kit.records.entries import Record
+from b200kit.records.entries import MeasuredRun, Record
 from b200kit.records.timeline import timeline
 from tests.messages import assert_message
 from tests.unit.records import runs
 
 
-def accepted(count: int, *later: dict[str, Any]) -> Record:
+def accepted(count: int, *later: MeasuredRun) -> Record:
     """A record of so many accepted runs and later ones."""
     first = [runs.run(i) for i in range(count)]
     known = runs.kept(first)
-    entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
+    entry = runs.accepted(known.runs, at="2026-10-20T09:00:00Z")
     return runs.kept([*first, entry, *later])
 
 
@@ -50,8 +47,7 @@ def test_old_runs_are_left_out_and_accepted_ones_never() -> None:
 
 
 def test_run_that_counts_nowhere_says_why() -> None:
-    starved = runs.run(1)
-    starved["figures"]["verdict"] = "invalid"
+    starved = runs.figured(runs.run(1), verdict="invalid")
     found = timeline(runs.kept([runs.run(0), starved]))
     assert_message(*[run["not_counted"] for run in found["runs"]])
 

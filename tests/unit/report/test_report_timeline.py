@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from b200kit.records import comparison, entries
+from b200kit.node.lib.documents import unstructure
+from b200kit.records import comparison
+from b200kit.records.entries import MeasuredRun
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.content.records import run_conditions_of
@@ -19,17 +21,17 @@ from tests.unit.report.test_report_charts import places
 NEW_DRIVER = {"versions__driver": "580.159.03"}
 
 
-def document(*later: dict[str, Any], count: int = 8) -> dict[str, Any]:
+def document(*later: MeasuredRun, count: int = 8) -> dict[str, Any]:
     """What stands in a HostRecord after `count` accepted runs and later ones."""
     first = [runs.run(i, day) for i, day in enumerate(runs.days(5, count, 0.01))]
     known = runs.kept(first)
-    entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
+    entry = runs.accepted(known.runs, at="2026-10-20T09:00:00Z")
     known = runs.kept([*first, entry, *later])
-    run_conditions = known.runs[-1]["conditions"]
+    run_conditions = unstructure(known.runs[-1].conditions)
     return {**comparison.against(known), "timeline": timeline(known), "conditions": run_conditions}
 
 
-def slow(number: int, **fields: object) -> dict[str, Any]:
+def slow(number: int, **fields: object) -> MeasuredRun:
     """A run that is a tenth slower."""
     return runs.run(number, {m: v * 1.1 for m, v in runs.BASE.items()}, **fields)
 
@@ -61,8 +63,7 @@ def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
 
 
 def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
-    starved = slow(9)
-    starved["figures"]["verdict"] = "invalid"
+    starved = runs.figured(slow(9), verdict="invalid")
     found = timeline_of(document(runs.run(10), starved))
     (x, _), *rest = places(found.figures[0].svg, "mark cross")
     assert not rest
@@ -83,8 +84,7 @@ def test_one_run_draws_no_trend() -> None:
     alone = {**comparison.against(known), "timeline": timeline(known)}
     assert timeline_of(alone).figures == []
     assert "Run by run" not in page(n=records.live(record=alone)).text
-    starved = runs.run(1)
-    starved["figures"]["verdict"] = "invalid"
+    starved = runs.figured(runs.run(1), verdict="invalid")
     known = runs.kept([runs.run(0), starved])
     found = page(n=records.live(record={"timeline": timeline(known)}))
     assert "median of each run" not in found.text
@@ -92,8 +92,7 @@ def test_one_run_draws_no_trend() -> None:
 
 
 def test_newest_run_without_figures_stands_nowhere() -> None:
-    starved = slow(10)
-    starved["figures"]["verdict"] = "invalid"
+    starved = runs.figured(slow(10), verdict="invalid")
     found = timeline_of(document(runs.run(9), starved))
     assert "the newest has none." in found.figures[0].svg
 
@@ -115,7 +114,7 @@ def test_page_shows_all_runs_and_the_whole_conditions() -> None:
 def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
     run_conditions = runs.run_conditions(serving__config={"b": "x" * 90, "a": 1},
                              versions__driver={"unmeasured": "no driver"})  # fmt: skip
-    found = run_conditions_of({"record": {"conditions": run_conditions}})
+    found = run_conditions_of({"record": {"conditions": unstructure(run_conditions)}})
     fields = dict(pair for _, rows in found.groups for pair in rows)
     assert "unmeasured: no driver" in fields.values()
     assert f"a=1; b={'x' * 90}" in fields.values()

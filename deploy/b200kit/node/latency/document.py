@@ -21,6 +21,7 @@ from b200kit.node.client.formulas import (
 )
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.state.serving import Objective
 
@@ -99,7 +100,7 @@ def document(found: SmokeRun) -> dict[str, object]:
         "gateway_overhead": smoke_verdict.gateway_overhead(found.paths),
         "paths": smoke_verdict.path_summaries(found.paths, found.objective),
         "replicas": replicas(found),
-        "golden": found.golden.document() if found.golden else unmeasured(NOT_ASKED),
+        "golden": unstructure(found.golden.result()) if found.golden else unmeasured(NOT_ASKED),
         "conditions": {**found.conditions, **measured(main.records)},
     }
 

@@ -250,7 +250,7 @@ def _anything(value: Any, where: str) -> Any:
 
 def _plain(kind: type) -> Structure:
     def one(value: Any, where: str) -> Any:
-        if type(value) is kind:
+        if type(value) is kind and value not in _ENDLESS:
             return value
         if kind is float and type(value) is int:
             return float(value)
@@ -259,6 +259,8 @@ def _plain(kind: type) -> Structure:
     return one
 
 
+_ENDLESS = (float("inf"), float("-inf"))
+"""What 1e999 becomes: no number of JSON."""
 _WORDS = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     dict: "an object", list: "a list", type(None): "null",

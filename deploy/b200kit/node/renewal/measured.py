@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from b200kit.node.client.golden import judged
-from b200kit.node.client.golden.judged import AnswersJudgement
+from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.golden.replicas import answers_of
+from b200kit.node.client.golden.replicas import GoldenResult, answered
 from b200kit.node.lib import timestamp
 
 COMPARISON: dict[str, Any] = {
@@ -33,23 +33,19 @@ def document(
     processes; otherwise the controller measures again, as it does not know that one.
     """
     kept = dict(smoke) | {"comparison": COMPARISON}
-    golden = smoke.get("golden")
-    if isinstance(golden, Mapping) and golden.get("answers"):
-        kept |= judged.changes(smoke, _found(golden, reference))
+    golden = answered(smoke.get("golden"))
+    if golden and golden.answers:
+        kept |= judged.changes(smoke, golden, _found(golden, reference))
     known = before if isinstance(before, Mapping) else {}
     if "fingerprint" in known and _are_same_servers(smoke, known):
         kept["fingerprint"] = known["fingerprint"]
     return kept
 
 
-def _found(golden: Mapping[str, Any], reference: Reference | None) -> AnswersJudgement:
+def _found(golden: GoldenResult, reference: Reference | None) -> AnswersJudgement:
     if reference is None:
         return AnswersJudgement("unmeasured", "no reference of this configuration lies on the node")
-    try:
-        replicas = answers_of(golden)
-        return judged.against(reference.answers, reference.of, replicas, reference.tolerance)
-    except ValueError as error:
-        return AnswersJudgement("unmeasured", str(error))
+    return judged.against(reference.answers, reference.of, golden.said, reference.tolerance)
 
 
 def _are_same_servers(smoke: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

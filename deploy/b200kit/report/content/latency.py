@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from b200kit.node.client.golden.replicas import GoldenResult
 from b200kit.node.latency.gpu_samples import NUMBERS, REASONS, slowed_by
+from b200kit.node.lib.documents import understood
 from b200kit.report.document import (
     Pairs,
     Unmeasured,
@@ -162,25 +164,19 @@ def samples(smoke: object) -> str:
 
 def _answers(golden: object) -> Iterator[tuple[str, str]]:
     """Yield what the golden answers came to: beside the reference, and by replica."""
-    outcome, why, doubt = (
-        read(golden, *path) for path in (("reference", "outcome"), ("reference", "why"), ("doubt",))
-    )
-    if not mapping(golden):
+    found = understood(GoldenResult, golden)
+    if found is None:
         yield "answers", unread(golden, "nothing was recorded")
-    elif isinstance(outcome, str):
-        yield "answers", f"{show(outcome)} ({show(why)})"
+        return
+    if found.reference:
+        yield "answers", f"{show(found.reference.outcome)} ({show(found.reference.why)})"
     else:
-        missing = "they were not compared with the reference"
-        said = show(doubt) if isinstance(doubt, str) and doubt else missing
-        yield "answers", f"unmeasured: {said}"
-    for name, one in sorted(mapping(read(golden, "replicas")).items()):
-        nats, where = number(read(one, "nats")), read(one, "why")
-        apart = "distance unmeasured" if nats is None else f"largest distance {nats:.3g} nats"
-        more = f"; {show(where)}" if isinstance(where, str) and where else ""
-        yield (
-            f"answers of {name}",
-            f"{show(read(one, 'outcome'))} beside most replicas, {apart}{more}",
-        )
+        doubt = found.doubt or "they were not compared with the reference"
+        yield "answers", f"unmeasured: {show(doubt)}"
+    for name, one in sorted(found.replicas.items()):
+        apart = f"beside most replicas, largest distance {one.nats:.3g} nats"
+        more = f"; {show(one.why)}" if one.why else ""
+        yield f"answers of {show(name)}", f"{one.outcome.word} {apart}{more}"
 
 
 def conditions_line(smoke: object) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from b200kit.records.conditions import value_of
 from b200kit.records.conditions_fields import FIELDS
-from b200kit.records.entries import Record, counts
+from b200kit.records.entries import Acceptance, MeasuredRun, Record, counts
 from b200kit.records.metrics import METRICS
 from b200kit.report.content.latency import PERCENTILES
 from b200kit.report.content.records import HEAD, TITLES, diagnosis_of, history, history_of
@@ -22,56 +21,56 @@ def fleet(page: Lines, found: Mapping[str, Record]) -> None:
     rows = [["node", "newest run", "runs", *METRICS.values(), "baseline"]]
     for name, known in found.items():
         last = known.runs[-1] if known.runs else None
-        when = _minute(last["at"]) if last else "none"
-        accepted = known.acceptances[-1] if known.acceptances else None
-        by = f"{str(accepted['at'])[:10]} {accepted['by']}" if accepted else "none accepted"
-        rows.append([name, when, str(len(known.runs)), *_medians(last), by])
+        when = _minute(last.at) if last else "none"
+        by = ["none accepted", *(f"{one.at[:10]} {one.by}" for one in known.of(Acceptance))]
+        rows.append([name, when, str(len(known.runs)), *_medians(last), by[-1]])
     page.table(rows, left=0, right=_RIGHT)
 
 
 def runs(page: Lines, known: Record) -> None:
     """Every run on a line, oldest first; a mark for what a run's figures do not count for."""
-    accepted = known.acceptances[-1] if known.acceptances else {"runs": []}
+    acceptances = known.of(Acceptance)
+    accepted = acceptances[-1].runs if acceptances else ()
     rows = [["run", "taken", "n", *METRICS.values(), ""]]
     for run in known.runs:
-        mark = "baseline" if run["id"] in accepted["runs"] else ""
+        mark = "baseline" if run.id in accepted else ""
         note = "not counted" if counts(run) else mark
-        if value_of(run["conditions"], "load.stand_in") is True:
+        if value_of(run.conditions, "load.stand_in") is True:
             note = f"STAND-IN ENGINE  {note}".rstrip()
-        n = show(read(run, "figures", "completed"))
-        rows.append([run["id"], _minute(run["at"]), n, *_medians(run), note])
+        n = show(read(run.figures, "completed"))
+        rows.append([run.id, _minute(run.at), n, *_medians(run), note])
     page.table(rows, left=0, right=_RIGHT)
     page.hang("", text="median of each run in ms")
     for run in known.runs:
         if why := counts(run):
-            page.hang("", text=f"{run['id']} is not counted: {why}")
-    for entry in known.acceptances:
-        by = f"accepted {entry['at'][:10]} by {entry['by']}: {entry['why']}"
-        page.hang("", text=f"{by} ({len(entry['runs'])} runs)")
+            page.hang("", text=f"{run.id} is not counted: {why}")
+    for entry in acceptances:
+        by = f"accepted {entry.at[:10]} by {entry.by}: {entry.why}"
+        page.hang("", text=f"{by} ({len(entry.runs)} runs)")
 
 
-def _minute(at: object) -> str:
-    return str(at)[:16].replace("T", " ")
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
 
 
-def _medians(run: object) -> list[str]:
-    found = [number(read(run, "figures", f"p50_{m}_ms")) for m in METRICS]
+def _medians(run: MeasuredRun | None) -> list[str]:
+    found = [number(read(run and run.figures, f"p50_{m}_ms")) for m in METRICS]
     return [milliseconds(value) for value in found]
 
 
-def one(page: Lines, run: Mapping[str, Any]) -> None:
+def one(page: Lines, run: MeasuredRun) -> None:
     """A run: its figures, then the run conditions by what its fields are for."""
-    by = f"measured by deploy run {run['run']}"
-    page.hang("", text=f"run {run['id']} of {run['node']}, {run['at']}, {by}")
+    by = f"measured by deploy run {run.run}"
+    page.hang("", text=f"run {run.id} of {run.node}, {run.at}, {by}")
     if counts(run):
         page.fact("not counted", counts(run))
     for metric, name in METRICS.items():
-        cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in PERCENTILES]
+        cells = [number(read(run.figures, f"{p}_{metric}_ms")) for p in PERCENTILES]
         page.fact(name, f"{' / '.join(map(milliseconds, cells))} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         page.line(title)
         for field in (field for field in FIELDS if field.role is role):
-            value = value_of(run["conditions"], field.name)
+            value = value_of(run.conditions, field.name)
             page.hang(f"  {field.words:<28}  ", text=show(value))
 
 

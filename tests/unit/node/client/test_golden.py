@@ -18,7 +18,8 @@ from b200kit.node.client.golden.answer import Answer, NoLogprobs, Token
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, TOLERANCE
-from b200kit.node.client.golden.replicas import Golden, answers_of
+from b200kit.node.client.golden.replicas import Golden, answered
+from b200kit.node.lib.documents import Malformed, unstructure
 from tests.messages import assert_message, raises_message
 from tests.sample import sample
 from tests.subtests import in_subtests
@@ -61,11 +62,11 @@ def test_two_answers_are_the_same_drifted_or_different(
 ) -> None:
     for one, other in ((ours, theirs), (theirs, ours)):
         found = compare(one, other)
-        assert (found.likeness, found.explained) == (likeness, explained), name
+        assert (found.outcome, found.explained) == (likeness, explained), name
 
 
 def test_place_and_distance_are_told() -> None:
-    assert_message(*(compare(SOUND, it).words for it in (changed(less_sure(1)), changed(another))))
+    assert_message(*(compare(SOUND, it).why for it in (changed(less_sure(1)), changed(another))))
     assert compare(SOUND, changed(less_sure(1.0))).nats == pytest.approx(1.0)
 
 
@@ -127,20 +128,30 @@ def test_server_without_log_probabilities_is_unmeasured() -> None:
 
 
 def test_document_keeps_equal_answers_once_and_gives_them_back() -> None:
-    document = json.loads(json.dumps(named(SOUND, WRONG, SOUND).document()))
+    document = json.loads(json.dumps(unstructure(named(SOUND, WRONG, SOUND).result())))
     assert document["answers"]["direct-2"] == "direct-0"
     assert {n: r["outcome"] for n, r in document["replicas"].items()} == {
         "direct-0": "same", "direct-1": "different", "direct-2": "same",
     }  # fmt: skip
-    restored = answers_of(document)
-    assert compare(restored["direct-2"], SOUND).likeness is Likeness.SAME
-    assert compare(restored["direct-1"], WRONG).likeness is Likeness.SAME
+    found = answered(document)
+    assert found is not None
+    restored = found.said
+    assert compare(restored["direct-2"], SOUND).outcome is Likeness.SAME
+    assert compare(restored["direct-1"], WRONG).outcome is Likeness.SAME
 
 
-@in_subtests("document", [None, {}, {"answers": {"a": "b"}}, {"answers": {"a": [[["x", 1]]]}}])
-def test_document_that_holds_no_answers_raises(document: object) -> None:
-    with pytest.raises(ValueError, match="no golden answers"):
-        answers_of(document)
+@in_subtests(
+    "said", [3, {"a": "b"}, {"a": []}, {"a": [[]]}, {"a": [[["x", 1]]]},
+             {"a": [[{"text": "x", "logprob": 1e999, "top": {}}]]}],
+)  # fmt: skip
+def test_document_whose_answers_are_none_is_refused(said: object) -> None:
+    with pytest.raises(Malformed, match="answers"):
+        answered(unstructure(named(SOUND).result()) | {"answers": said})
+
+
+@in_subtests("document", [None, {"unmeasured": "no golden prompt was sent"}])
+def test_where_no_prompt_was_sent_there_is_no_result(document: object) -> None:
+    assert answered(document) is None
 
 
 CONTENT: dict[str, Any] = {"token": "a", "logprob": -1.0}
@@ -179,7 +190,7 @@ def test_two_servers_answer_alike_and_a_fault_of_one_is_seen() -> None:
     sound = asked()
     assert (len(sound.answers), sound.error, sound.unmeasured) == (len(PROMPTS), "", "")
     likeness = {
-        fault: compare(asked(fault).answers, sound.answers).likeness
+        fault: compare(asked(fault).answers, sound.answers).outcome
         for fault in ("", "garbled", "drifted", "parrot")
     }
     assert likeness == {
@@ -230,7 +241,7 @@ def false_alarms(rounds: int, replicas: int, seed: int = 1) -> tuple[int, int]:
         prompts = [f"{seed}/{number}/{prompt}" for prompt in range(len(PROMPTS))]
         found = named(*(tuple(simulated(chance, p) for p in prompts) for _ in range(replicas)))
         alarms += bool(found.wrong or found.drifted or found.doubt)
-        parted += any(one.likeness is Likeness.DRIFTED for one in found.differences.values())
+        parted += any(one.outcome is Likeness.DRIFTED for one in found.differences.values())
     return alarms, parted
 
 

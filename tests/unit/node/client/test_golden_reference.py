@@ -15,8 +15,10 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden import reference
+from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.serving_config import Serving, load
+from b200kit.node.lib import documents
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import serving_document
@@ -43,7 +45,7 @@ def test_without_a_reference_only_what_is_no_answer_is_found() -> None:
 
 
 def test_odd_answers_of_a_sound_model_are_no_alarm() -> None:
-    real = golden_answer.restored(json.loads(REAL.read_text(encoding="utf-8")))
+    real = documents.structure(tuple[Answer, ...], json.loads(REAL.read_text(encoding="utf-8")))
     assert reference.problems(replies(real), None) == []
     # Its third answer alone ends in one token over and over; so may any two of its parts.
     for short in range(4, 33):
@@ -52,19 +54,18 @@ def test_odd_answers_of_a_sound_model_are_no_alarm() -> None:
 
 @in_subtests(
     "changes",
-    [{"schema": "x"}, {"set": "golden/0"}, {"answers": []}, {"answers": [[["a", -1.0, {}]]]},
-     {"tokens": None}, {"tolerance": 0}],
+    [{"schema": "x"}, {"set": "golden/0"}, {"answers": []}, {"tokens": None}, {"tolerance": 0},
+     {"answers": [[{"text": "a", "logprob": -1.0, "top": {}}]]}],
 )  # fmt: skip
 def test_file_that_is_no_reference_is_refused(changes: dict[str, Any]) -> None:
-    assert reference.parsed(KEPT.document()) == KEPT
-    with pytest.raises(ValueError, match=r"it|schema|answers"):
-        reference.parsed(KEPT.document() | changes)
+    with pytest.raises(documents.Malformed, match=r"prompt|schema|tokens|tolerance"):
+        documents.structure(Reference, documents.unstructure(KEPT) | changes)
 
 
 def on_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: Reference) -> None:
     """The node has this reference."""
     path = tmp_path / "golden.json"
-    path.write_text(json.dumps(kept.document()))
+    path.write_bytes(documents.to_bytes(kept))
     monkeypatch.setattr(reference, "PATH", str(path))
 
 

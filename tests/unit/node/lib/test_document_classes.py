@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.node.client.golden.ask import Replies
+from b200kit.node.client.golden.compare import AnswersJudgement
+from b200kit.node.client.golden.reference import Reference
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.events.config import EventPlan
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed
@@ -27,12 +31,27 @@ from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Ver
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
 from b200kit.node.weights.manifest import Manifest, ManifestFile
+from b200kit.quality.kept import ServedModel
+from b200kit.records.conditions import RunConditions
+from b200kit.records.entries import (
+    Acceptance,
+    Divergence,
+    Forgetting,
+    GoldenWord,
+    MeasuredRun,
+    PrecisionKey,
+    QualityComparison,
+)
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
+from tests.unit.node.client.golden_answers import answers
 
 AT = "2026-11-25T13:00:00Z"
 FINDING = Finding("17 of 18", Status.FAIL, "GPU 3", action=Action.RESET_GPU, check="nvlink.links")
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
+SAME = AnswersJudgement("same", "as n02")
+KEY = PrecisionKey("m", "a" * 40, "vllm", ("fp8 weights",))
+NEAR = Divergence(128, 4000, (0.1, 0.2, 0.3), (0.1, 0.2, 0.3))
 DOCUMENTS = (
     Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
     GateVerdict((FINDING,), {}, AT, "boot", 12.5),
@@ -65,6 +84,15 @@ DOCUMENTS = (
     DrainNote(("replicas/vllm0",), watchdog=True),
     GivenShare(5),
     Process("controller", "machine", "boot", 1, 0, 42, 7),
+    Reference(answers(), 8, "n01", "this"),
+    replace(Golden({"direct-0": Replies(answers())}, 8).result(), reference=SAME),
+    RunConditions({"run.node": "n01", "versions.driver": {"unmeasured": "no driver"}}),
+    MeasuredRun("n01", AT, "run-1", {"p50_ttft_ms": 1.5}, RunConditions({}), id="i", digest="d"),
+    Acceptance("n01", AT, "ops", "burn-in", ("i",)),
+    GoldenWord("n01", AT, {"tokens": 8}, 2, answers()),
+    Forgetting("n01", AT, "ops", "made by a bad driver"),
+    QualityComparison("n01", AT, KEY, NEAR, NEAR, {}, {"url": "http://c"}, "texts", 64, "0.32.0"),
+    ServedModel(KEY, "0.32.0", "auto", 4096, None),
 )
 
 
@@ -97,7 +125,13 @@ def hostile(document: Any) -> Iterator[tuple[str, bytes]]:
     yield "too large", text.encode() + b" " * most
     changes = {
         "unknown key": {**sound, "more": 1},
-        **{f"{key}: wrong type": {**sound, key: {"wrong": [1]}} for key in sound},
+        **{
+            f"{key}: wrong type": {
+                **sound,
+                key: [1] if type(sound[key]) is dict else {"wrong": [1]},
+            }
+            for key in sound
+        },
         **{
             f"without {key}": {k: v for k, v in sound.items() if k != key}
             for key in needed(type(document))

@@ -20,7 +20,8 @@ def shown(**changes: Any) -> str:
 
 def golden(replicas: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Of a smoke document."""
-    return {"replicas": replicas, "agreed": True, "doubt": "", **more}
+    asked = {"set": "golden/1", "tokens": 32, "tolerance": 0.5, "requests": 12, "seconds": 1.5}
+    return {**asked, "replicas": replicas, "agreed": True, "doubt": "", "answers": {}, **more}
 
 
 def test_page_shows_the_share_that_met_the_objective_with_its_interval() -> None:

@@ -1,4 +1,4 @@
-"""A golden answer: its tokens and their log-probabilities, as read and as kept. Pure."""
+"""A golden answer: its tokens and their log-probabilities. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Token:
     logprob: float
     top: Mapping[str, float]
 
-    def document(self) -> list[object]:
-        """[text, log-probability, {text: log-probability}], to 4 decimals."""
+    def rounded(self) -> Token:
+        """As it is kept and compared: log-probabilities to 4 decimals."""
         top = {text: round(value, 4) for text, value in self.top.items()}
-        return [self.text, round(self.logprob, 4), top]
+        return Token(self.text, round(self.logprob, 4), top)
 
 
 Answer = tuple[Token, ...]
@@ -58,36 +58,13 @@ def _pair(entry: object) -> tuple[str, float]:
     return text, float(value)
 
 
-def document(answers: Sequence[Answer]) -> list[object]:
-    """Answers as a document keeps them."""
-    return [[token.document() for token in answer] for answer in answers]
-
-
-def restored(kept: object) -> tuple[Answer, ...]:
-    """Answers from `document`. Raises ValueError for what is none."""
-    if not isinstance(kept, list) or not kept or not all(kept):
-        raise ValueError("these are no golden answers")
-    try:
-        return tuple(tuple(_restored(*token) for token in answer) for answer in kept)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"these are no golden answers: {error}") from error
-
-
-def _restored(text: str, value: float, top: Mapping[str, float]) -> Token:
-    """A token; what a node says of it may be anything, and becomes a reference of others."""
-    found = Token(str(text), float(value), {str(one): float(of) for one, of in top.items()})
-    if not all(map(math.isfinite, (found.logprob, *found.top.values()))):
-        raise ValueError(f"a log-probability of {found.text!r} is no number")
-    return found
-
-
 def degenerate(answers: Sequence[Answer]) -> str:
     """Why these are no answers at all, or nothing.
 
     The same tokens at the same log-probabilities whatever was asked, or one token over and over in
     most of them.
     """
-    if len(answers) > 1 and all(document([one]) == document(answers[:1]) for one in answers):
+    if len(answers) > 1 and all(one == answers[0] for one in answers):
         return f"the same answer to {len(answers)} different prompts"
     stuck = [one for one in answers if len(one) > 3 and len({token.text for token in one}) == 1]
     if len(stuck) * 2 > len(answers):

@@ -90,4 +90,4 @@ async def _answer(endpoint: Endpoint, request: ChatRequest, deadlines: Deadlines
     if error:
         raise ValueError(error)
     choice = json.loads(answer.raw.body())["choices"][0]
-    return read((choice.get("logprobs") or {}).get("content"))
+    return tuple(one.rounded() for one in read((choice.get("logprobs") or {}).get("content")))

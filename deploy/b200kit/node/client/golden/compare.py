@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from b200kit.node.client.golden.answer import Answer, Token
@@ -19,7 +19,8 @@ class Likeness(IntEnum):
     """The same tokens with other log-probabilities, or others where two were nearly tied."""
     DIFFERENT = 2
 
-    def __str__(self) -> str:
+    @property
+    def word(self) -> str:
         """As documents and messages say it."""
         return self.name.lower()
 
@@ -29,22 +30,34 @@ class Difference:
     """Answers compared: the worst that was found.
 
     nats: the largest distance of two log-probabilities up to there. explained: whether rounding
-    may have made it, as where two tokens were nearly tied. words: where, empty for the same.
+    may have made it, as where two tokens were nearly tied. why: where, empty for the same.
     """
 
-    likeness: Likeness = Likeness.SAME
+    outcome: Likeness = Likeness.SAME
     nats: float = 0.0
-    explained: bool = True
-    words: str = ""
+    explained: bool = field(default=True, metadata={"document": False})
+    why: str = ""
 
     @property
     def rank(self) -> tuple[int, bool, float]:
         """The larger, the worse."""
-        return self.likeness, not self.explained, self.nats
+        return self.outcome, not self.explained, self.nats
 
-    def document(self) -> dict[str, object]:
-        """An entry of the smoke document."""
-        return {"outcome": str(self.likeness), "nats": round(self.nats, 4), "why": self.words}
+
+HARMLESS = ("accepted", "same", "drifted", "none")
+"""Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
+
+
+@dataclass(frozen=True)
+class AnswersJudgement:
+    """What came of a comparison with kept answers. outcome: HARMLESS, `different`, `unmeasured`.
+
+    why: one line. faults: a line for each replica that answers otherwise.
+    """
+
+    outcome: str
+    why: str
+    faults: tuple[str, ...] = field(default=(), metadata={"document": False})
 
 
 def compare(
@@ -60,19 +73,18 @@ def compare(
     found = []
     for number, (own, other) in enumerate(zip(ours, theirs, strict=True), 1):
         one = _of_prompt(own, other, tolerance)
-        words = one.words and f"prompt {number}, {one.words}"
-        found.append(replace(one, words=words))
+        found.append(replace(one, why=one.why and f"prompt {number}, {one.why}"))
     return max(found, key=lambda one: one.rank, default=_different("no answers"))
 
 
-def _different(words: str, nats: float = 0.0) -> Difference:
-    return Difference(Likeness.DIFFERENT, nats, explained=False, words=words)
+def _different(why: str, nats: float = 0.0) -> Difference:
+    return Difference(Likeness.DIFFERENT, nats, explained=False, why=why)
 
 
 def _of_prompt(ours: Answer, theirs: Answer, tolerance: float) -> Difference:
     worst, at = 0.0, 0
     for number, (own, other) in enumerate(zip(ours, theirs, strict=False), 1):
-        nats = max(_distances(own, other), default=0.0)
+        nats = round(max(_distances(own, other), default=0.0), 4)
         worst, at = max((worst, at), (nats, number))
         if own.text != other.text:
             return _parted(own, other, number, worst, tolerance)
@@ -80,7 +92,7 @@ def _of_prompt(ours: Answer, theirs: Answer, tolerance: float) -> Difference:
         return _different(f"{len(ours)} tokens against {len(theirs)}", worst)
     if worst <= tolerance:
         return Difference(nats=worst)
-    return Difference(Likeness.DRIFTED, worst, explained=False, words=_apart(at, worst, tolerance))
+    return Difference(Likeness.DRIFTED, worst, explained=False, why=_apart(at, worst, tolerance))
 
 
 def _apart(token: int, nats: float, tolerance: float) -> str:

@@ -6,10 +6,9 @@ any endpoint. Where none holds, only what is no answer at all is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
 from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden.answer import Answer
@@ -17,8 +16,8 @@ from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, SET, TOLERANCE
 from b200kit.node.lib import documents
+from b200kit.node.lib.documents import NEEDED, Range
 
-SCHEMA = "b200kit/golden/1"
 PATH = "/var/lib/b200kit/golden.json"
 """Where the smoke test leaves the node's own."""
 
@@ -30,23 +29,22 @@ class Reference:
     holds_for: names the configuration they were given under; empty for an endpoint's.
     """
 
+    schema: ClassVar[str] = "b200kit/golden/1"
+    most_bytes: ClassVar[int] = documents.LARGE
+
     answers: tuple[Answer, ...]
     tokens: int
     of: str
     holds_for: str = ""
-    tolerance: float = TOLERANCE
+    tolerance: Annotated[float, Range(0, above=True)] = field(default=TOLERANCE, metadata=NEEDED)
+    set: str = field(default=SET, metadata=NEEDED)
 
-    def document(self) -> dict[str, Any]:
-        """As a file keeps it."""
-        return {
-            "schema": SCHEMA,
-            "set": SET,
-            "holds_for": self.holds_for,
-            "of": self.of,
-            "tokens": self.tokens,
-            "tolerance": self.tolerance,
-            "answers": golden_answer.document(self.answers),
-        }
+    def __post_init__(self) -> None:
+        """Raise ValueError where it does not answer these very prompts."""
+        if self.set != SET:
+            raise ValueError(f"it answers the prompts {self.set!r}, not {SET!r}")
+        if len(self.answers) != len(PROMPTS) or not all(self.answers):
+            raise ValueError("it does not answer every golden prompt")
 
     def fault(self, answers: tuple[Answer, ...], prompt: int | None = None) -> str:
         """Why these are other answers, to all prompts or to one; empty where they are not.
@@ -55,30 +53,9 @@ class Reference:
         """
         kept = self.answers if prompt is None else self.answers[prompt : prompt + 1]
         found = compare(answers, kept, self.tolerance)
-        if found.likeness is not Likeness.DIFFERENT:
+        if found.outcome is not Likeness.DIFFERENT:
             return ""
-        return f"answers otherwise than the reference of {self.of}: {found.words}"
-
-
-def parsed(document: object) -> Reference:
-    """A reference from its document. Raises ValueError for what is none."""
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        raise ValueError(f"no document of schema {SCHEMA}")
-    if document.get("set") != SET:
-        raise ValueError(f"it answers the prompts {document.get('set')!r}, not {SET!r}")
-    answers = golden_answer.restored(document.get("answers"))
-    tokens, tolerance = document.get("tokens"), document.get("tolerance")
-    if len(answers) != len(PROMPTS) or not isinstance(tokens, int):
-        raise ValueError("it does not answer every golden prompt")
-    if not isinstance(tolerance, int | float) or tolerance <= 0:
-        raise ValueError(f"its tolerance is {tolerance!r}")
-    of, holds_for = str(document.get("of")), str(document.get("holds_for") or "")
-    return Reference(answers, tokens, of, holds_for, float(tolerance))
-
-
-def read(path: Path) -> Reference:
-    """The reference in a file. Raises OSError, and ValueError for a file that holds none."""
-    return parsed(documents.read(path, documents.LARGE))
+        return f"answers otherwise than the reference of {self.of}: {found.why}"
 
 
 def of_node(holds_for: str, tokens: int) -> Reference | None:
@@ -86,12 +63,8 @@ def of_node(holds_for: str, tokens: int) -> Reference | None:
 
     One that cannot be read is none: the next smoke test writes it again.
     """
-    try:
-        found = read(Path(PATH))
-    except (OSError, ValueError):
-        return None
-    holds = bool(holds_for) and (found.holds_for, found.tokens) == (holds_for, tokens)
-    return found if holds else None
+    found = documents.remembered(Reference, Path(PATH)) if holds_for else None
+    return found if found and (found.holds_for, found.tokens) == (holds_for, tokens) else None
 
 
 def problems(said: Replies, reference: Reference | None) -> list[str]:

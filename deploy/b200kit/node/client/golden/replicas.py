@@ -9,14 +9,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.ask import Replies
-from b200kit.node.client.golden.compare import Difference, Likeness, compare
+from b200kit.node.client.golden.compare import AnswersJudgement, Difference, Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, SET, TOLERANCE
+from b200kit.node.lib import documents
+from b200kit.node.lib.readings import is_unmeasured
 
 REMEDY = "restart it; if it stays so, test the GPUs under it"
+
+
+@dataclass(frozen=True)
+class GoldenResult:
+    """What the replicas answered, beside most of them and the reference, if that was done.
+
+    answers: by path as "direct-0"; the name of another path where that one said the same.
+    """
+
+    most_bytes: ClassVar[int] = documents.LARGE
+
+    set: str
+    tokens: int
+    tolerance: float
+    requests: int
+    seconds: float
+    replicas: Mapping[str, Difference]
+    agreed: bool
+    doubt: str
+    answers: Mapping[str, tuple[Answer, ...] | str]
+    reference: AnswersJudgement | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a path that refers to none with answers."""
+        if not all(one and all(one) for one in self.said.values()):
+            raise ValueError("answers: these are no golden answers")
+
+    @property
+    def said(self) -> dict[str, tuple[Answer, ...]]:
+        """Path to answers."""
+        whole = {
+            n: self.answers.get(s) if isinstance(s, str) else s for n, s in self.answers.items()
+        }
+        return {name: said if isinstance(said, tuple) else () for name, said in whole.items()}
 
 
 @dataclass(frozen=True)
@@ -72,8 +109,8 @@ class Golden:
 
     def _blamed(self, likeness: Likeness) -> Iterator[str]:
         for name, found in self.differences.items():
-            if found.likeness is likeness and not found.explained:
-                yield f"{name}: answers otherwise than the other replicas: {found.words}; {REMEDY}"
+            if found.outcome is likeness and not found.explained:
+                yield f"{name}: answers otherwise than the other replicas: {found.why}; {REMEDY}"
 
     @property
     def doubt(self) -> str:
@@ -92,29 +129,25 @@ class Golden:
         sound = self.replies and not (self.wrong or self.drifted or self.doubt)
         return self._answers[self._most[0]] if sound else ()
 
-    def document(self) -> dict[str, object]:
+    def result(self) -> GoldenResult:
         """`golden` of the smoke document. Answers that equal earlier ones are not repeated."""
-        kept: dict[str, object] = {}
-        for name, answers in self._answers.items():
-            own = golden_answer.document(answers)
+        kept: dict[str, tuple[Answer, ...] | str] = {}
+        for name, own in self._answers.items():
             kept[name] = next((other for other, said in kept.items() if said == own), own)
-        return {
-            "set": SET,
-            "tokens": self.tokens,
-            "tolerance": self.tolerance,
-            "requests": len(PROMPTS) * len(self.replies),
-            "seconds": round(max((s.seconds for s in self.replies.values()), default=0.0), 3),
-            "replicas": {name: one.document() for name, one in self.differences.items()},
-            "agreed": bool(self.agreed),
-            "doubt": self.doubt,
-            "answers": kept,
-        }
+        return GoldenResult(
+            set=SET,
+            tokens=self.tokens,
+            tolerance=self.tolerance,
+            requests=len(PROMPTS) * len(self.replies),
+            seconds=round(max((s.seconds for s in self.replies.values()), default=0.0), 3),
+            replicas=self.differences,
+            agreed=bool(self.agreed),
+            doubt=self.doubt,
+            answers=kept,
+        )
 
 
-def answers_of(document: object) -> dict[str, tuple[Answer, ...]]:
-    """Path to answers, from `Golden.document`. Raises ValueError for what is none."""
-    kept = document.get("answers") if isinstance(document, dict) else None
-    if not isinstance(kept, dict):
-        raise ValueError("there are no golden answers")
-    whole = {name: kept.get(said) if isinstance(said, str) else said for name, said in kept.items()}
-    return {name: golden_answer.restored(said) for name, said in whole.items()}
+def answered(document: object) -> GoldenResult | None:
+    """`golden` of a smoke document; None where no prompt was sent. Raises Malformed."""
+    is_none = document is None or is_unmeasured(document)
+    return None if is_none else documents.structure(GoldenResult, document)
