@@ -6,14 +6,14 @@ a node's power holds it against what the management controller reports.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from b200kit.node.lib import documents, durable_files
+from b200kit.node.lib.documents import NEEDED, Pattern
 from b200kit.run.places import safe_name
 
 # What boards say that nobody gave a number of their own (SMBIOS 3.7, 7.2.1: all bits 0 or 1; the
@@ -29,8 +29,8 @@ _NO_SERIAL = {
 class Machine:
     """A system's UUID, 32 hex digits, and serial number; empty where it has none of its own."""
 
-    uuid: str = ""
-    serial: str = ""
+    uuid: Annotated[str, Pattern("[0-9a-f]{32}|")] = field(default="", metadata=NEEDED)
+    serial: str = field(default="", metadata=NEEDED)
 
     def __str__(self) -> str:
         known = [f"UUID {uuid.UUID(self.uuid)}"] if self.uuid else []
@@ -58,16 +58,12 @@ def keep(folder: Path, node: str, state: Mapping[str, Any] | None) -> None:
     """Keep what an observation tells, if it tells anything new. Raises OSError."""
     seen = of_state(state)
     if seen not in (Machine(), known(folder, node)):
-        durable_files.replace(_path(folder, node), json.dumps(asdict(seen)) + "\n")
+        durable_files.replace(_path(folder, node), documents.to_bytes(seen))
 
 
 def known(folder: Path, node: str) -> Machine:
     """What was kept last; nothing where that cannot be read."""
-    try:
-        kept = documents.read(_path(folder, node))
-        return machine(kept["uuid"], kept["serial"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return Machine()
+    return documents.remembered(Machine, _path(folder, node)) or Machine()
 
 
 def _path(folder: Path, node: str) -> Path:

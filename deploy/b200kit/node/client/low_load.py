@@ -41,9 +41,9 @@ class LowLoad:
         compared = self.comparison(paths)
         for each in compared.slower if compared else ():
             yield (
-                f"{each.name}: slower than the other replicas: median {each.metric.upper()}"
+                f"{each.path}: slower than the other replicas: median {each.metric.upper()}"
                 f" {each.median_ms:.2f} ms against {each.others_ms:.2f} ms, {each.ratio:.2f} times"
-                f" (at least {each.low:.2f}; n = {each.n})"
+                f" (at least {each.ratio_at_least:.2f}; n = {each.n})"
             )
 
     def doubts(self, paths: Mapping[str, Run]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from b200kit.node.client import false_red
+from b200kit.node.lib.documents import unstructure
 
 Series = Mapping[str, Sequence[float]]
 """Samples in milliseconds by metric, one a completed request (`Run.series`)."""
@@ -35,36 +36,18 @@ _LEAST_MS = 0.001
 class Compared:
     """A metric of one replica against the others.
 
-    ratio: its median over the median of theirs; low: what it is at least, at `false_red.REPLICAS`
-    over all comparisons of a run. usual: what healthy replicas may differ by, as a share.
+    ratio: its median over the median of theirs; ratio_at_least: what it is at least, at
+    `false_red.REPLICAS` over all comparisons of a run. slower: than healthy replicas may be.
     """
 
-    name: str
+    path: str
     metric: str
     median_ms: float
     others_ms: float
     ratio: float
-    low: float
+    ratio_at_least: float
     n: int
-    usual: float
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether it is slower than healthy replicas may be."""
-        return self.low > 1 + self.usual
-
-    def document(self) -> dict[str, object]:
-        """An entry of `replicas.compared` in the smoke document."""
-        return {
-            "path": self.name,
-            "metric": self.metric,
-            "median_ms": round(self.median_ms, 3),
-            "others_ms": round(self.others_ms, 3),
-            "ratio": round(self.ratio, 4),
-            "ratio_at_least": round(self.low, 4),
-            "n": self.n,
-            "slower": self.is_slower,
-        }
+    slower: bool
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class Comparison:
     @property
     def slower(self) -> list[Compared]:
         """Those that are, the slowest first."""
-        found = [each for each in self.compared if each.is_slower]
+        found = [each for each in self.compared if each.slower]
         return sorted(found, key=lambda each: -each.ratio)
 
     @property
@@ -114,7 +97,7 @@ class Comparison:
     def document(self) -> dict[str, object]:
         """`replicas` in the smoke document."""
         return {
-            "compared": [each.document() for each in self.compared],
+            "compared": unstructure(self.compared),
             "finds_slowdown": self.finds,
             "wanted_slowdown": self.wanted,
         }
@@ -146,14 +129,16 @@ def _logarithms(values: Sequence[float]) -> list[float]:
 
 
 def _compared(
-    name: str, metric: str, of: Mapping[str, Sequence[float]], margin: float, usual: float
+    path: str, metric: str, of: Mapping[str, Sequence[float]], margin: float, usual: float
 ) -> Compared:
-    own = median(of[name])
-    others = median(median(values) for other, values in of.items() if other != name)
+    own = median(of[path])
+    others = median(median(values) for other, values in of.items() if other != path)
     ratio = math.exp(own - others)
     low = ratio * math.exp(-margin)
-    n = len(of[name])
-    return Compared(name, metric, math.exp(own), math.exp(others), ratio, low, n, usual)
+    return Compared(
+        path, metric, round(math.exp(own), 3), round(math.exp(others), 3), round(ratio, 4),
+        round(low, 4), len(of[path]), slower=low > 1 + usual,
+    )  # fmt: skip
 
 
 def _error(groups: Sequence[Sequence[float]]) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from b200kit.node.client import replicas
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.replicas import Comparison
+from b200kit.node.lib.documents import unstructure
 from tests.sample import sample
 from tests.subtests import in_subtests
 
@@ -84,7 +85,7 @@ def rates(world: World, runs: int = RUNS) -> dict[str, float]:
     rng, counts = random.Random(11), dict.fromkeys(("found", "other", "passed", "not enough"), 0)
     for _ in range(runs):
         compared = taken(simulated(rng, world))
-        names = {each.name for each in compared.slower}
+        names = {each.path for each in compared.slower}
         word = "passed" if compared.is_decided else "not enough"
         if names:
             word = "found" if names == {"direct-1"} and world.slow > 1 else "other"
@@ -115,7 +116,7 @@ def test_factor_of_1_6_is_found_by_the_first_turn() -> None:
     rng = random.Random(3)
     for _ in range(100):
         paths = first(simulated(rng, World(8, 0.04, slow=1.6)), TURN)
-        assert [each.name for each in replicas.compare(paths, WANTED).slower][:1] == ["direct-1"]
+        assert [each.path for each in replicas.compare(paths, WANTED).slower][:1] == ["direct-1"]
 
 
 def test_of_two_the_slower_one_is_named_with_its_factor() -> None:
@@ -123,8 +124,8 @@ def test_of_two_the_slower_one_is_named_with_its_factor() -> None:
     compared = replicas.compare(
         {name: {"tpot": values, "ttft": values} for name, values in exact.items()}, WANTED
     )
-    assert {each.name for each in compared.slower} == {"direct-1"}
-    document = compared.slower[0].document()
+    assert {each.path for each in compared.slower} == {"direct-1"}
+    document = unstructure(compared.slower[0])
     assert (document["ratio"], document["n"], document["slower"]) == (1.3, 24, True)
 
 

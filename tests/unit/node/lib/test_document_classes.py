@@ -14,6 +14,7 @@ from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
+from b200kit.node.client.replicas import Compared
 from b200kit.node.events.config import EventPlan
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed
@@ -42,6 +43,7 @@ from b200kit.records.entries import (
     PrecisionKey,
     QualityComparison,
 )
+from b200kit.records.machines import Machine
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
 from tests.unit.node.client.golden_answers import answers
@@ -92,6 +94,8 @@ DOCUMENTS = (
     GoldenWord("n01", AT, {"tokens": 8}, 2, answers()),
     Forgetting("n01", AT, "ops", "made by a bad driver"),
     QualityComparison("n01", AT, KEY, NEAR, NEAR, {}, {"url": "http://c"}, "texts", 64, "0.32.0"),
+    Compared("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
+    Machine("a" * 32, "S1"),
     ServedModel(KEY, "0.32.0", "auto", 4096, None),
 )
 

@@ -105,6 +105,7 @@ def test_only_what_has_no_default_must_be_there() -> None:
         ({"inner": {"count": True}}, "inner.count"),
         ({"inner": {"count": 1.0}}, "inner.count"),
         ({"inner": {"count": 1, "share": 0}}, "inner.share"),
+        ({"inner": {"count": 1, "share": 1e999}}, "inner.share"),
         ({"inner": {"count": 1, "shares": 0}}, "inner.shares"),
         ({"inner": {}}, "inner.count"),
         ({"colour": "green"}, "colour"),
