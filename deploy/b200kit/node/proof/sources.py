@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from b200kit.node.client.golden.compare import HARMLESS
 from b200kit.node.lib import documents, readings, timestamp
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules
@@ -20,9 +21,6 @@ from b200kit.node.state.watch import Look
 
 Found = tuple[str, str]
 """A result, and why it is not a pass."""
-_HARMLESS = ("accepted", "same", "drifted", "none")
-"""Outcomes of golden answers that turn no smoke test red: a new launch may round otherwise
-(prompts.py), and the only replica of a site has nobody to be compared with, which is said."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def of_answers(document: object) -> Found:
     if not isinstance(reference, Mapping):
         return UNMEASURED, readings.reason(golden) or "no answer was compared"
     outcome, why = reference.get("outcome"), str(reference.get("why"))
-    if outcome in _HARMLESS:
+    if outcome in HARMLESS:
         return PASS, why if outcome == "none" else ""
     return (UNMEASURED if outcome == "unmeasured" else FAIL), why
 

@@ -45,7 +45,8 @@ class Difference:
 
 
 HARMLESS = ("accepted", "same", "drifted", "none")
-"""Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
+"""Outcomes that turn no node red: drift of all alike is reported, as a new launch may cause it, and
+the only replica of a site has nobody to be compared with."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def _of_prompt(ours: Answer, theirs: Answer, tolerance: float) -> Difference:
     worst, at = 0.0, 0
     for number, (own, other) in enumerate(zip(ours, theirs, strict=False), 1):
         nats = round(max(_distances(own, other), default=0.0), 4)
-        worst, at = max((worst, at), (nats, number))
+        worst, at = (nats, number) if nats > worst else (worst, at)
         if own.text != other.text:
             return _parted(own, other, number, worst, tolerance)
     if len(ours) != len(theirs):
