@@ -5,6 +5,7 @@ Its replicas become more and smaller and fewer and larger. At last it comes up s
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.e2e.driving import (
 from tests.e2e.site.test_check_lab import HEALTHY, check, config, cut_off, left_by
 from tests.e2e.site.test_init_lab import fingerprint, init
 from tests.lab.own_network import join
+from tests.lab.paths import host_address
 
 NODE = HEALTHY
 # What a run with nothing to do may cost a node, as the README promises.
@@ -152,6 +154,37 @@ def test_init_believes_no_key_that_nobody_compared_and_leaves_nothing(
     assert left_by(NODE, lambda: said.append(init(strangers, site, NODE, *vouched))) == set()
     assert said[0].code == 0, said[0].said
     assert "compared by you" in (site / "inventories/known_hosts").read_text()
+
+
+def test_node_whose_key_an_authority_certifies_is_believed_and_by_no_other(
+    first: Outcome, tmp_path: Path
+) -> None:
+    def keygen(*words: str) -> None:
+        subprocess.run(["ssh-keygen", "-q", *words], check=True, capture_output=True)
+
+    for name in ("authority", "other"):
+        keygen("-t", "ed25519", "-N", "", "-f", str(tmp_path / name))
+        marked = f"@cert-authority * {(tmp_path / name).with_suffix('.pub').read_text()}"
+        (tmp_path / f"hosts-{name}").write_text(marked)
+    host_key = tmp_path / "host.pub"
+    host_key.write_text(on(NODE, "cat /etc/ssh/ssh_host_ed25519_key.pub"))
+    keygen(
+        "-s", str(tmp_path / "authority"), "-I", NODE, "-h", "-n", host_address(NODE), str(host_key)
+    )
+    certificate = (tmp_path / "host-cert.pub").read_text()
+    on(NODE, f"echo '{certificate}' > /etc/ssh/host-cert.pub")
+    on(NODE, "echo HostCertificate /etc/ssh/host-cert.pub > /etc/ssh/sshd_config.d/cert.conf")
+    on(NODE, "systemctl reload ssh")
+    try:
+        runs = {
+            name: deploy("check.py", "--data", f"ssh_known_hosts_file={tmp_path / f'hosts-{name}'}")
+            for name in ("authority", "other")
+        }
+    finally:
+        on(NODE, "rm /etc/ssh/sshd_config.d/cert.conf /etc/ssh/host-cert.pub; systemctl reload ssh")
+    assert runs["authority"].outcome(NODE) == "fit", runs["authority"].said[-3000:]
+    assert runs["other"].outcome(NODE) == "unreachable", runs["other"].said[-3000:]
+    assert "shows no certificate that an authority" in runs["other"].said
 
 
 SMALL = ("--data", "replicas=4", "--data", "tensor_parallel=2")

@@ -108,7 +108,14 @@ def fetched(folder: Path) -> Path:
 
 def verify(file: Path) -> int:
     """The exit code, by the keys that the lab has pinned."""
-    keys = ("--known-hosts", str(lab_paths().known_hosts), "--name", host_address(NODE))
+    keys = (
+        "--known-hosts",
+        str(lab_paths().known_hosts),
+        "--name",
+        host_address(NODE),
+        "--node",
+        NODE,
+    )
     return cli.main(["proof", "verify", str(file), *keys, "--records", str(file.parent)])
 
 
