@@ -311,6 +311,7 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     names = set(zipapp.contents())
     assert {name for name in names if not name.startswith("b200kit/node/")} == besides
     data = {
+        "b200kit/node/checks/rows.yaml",
         "b200kit/node/client/dataset/texts.yaml",
         "b200kit/node/facts/nvml/since.yaml",
         "b200kit/node/state/node-state.schema.json",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from b200kit.node.checks.rows import register
+
 ORDER = (
     "host.quarantine",
     "host.machine",
@@ -24,15 +26,18 @@ ORDER = (
     "nvlink.fabric_manager",
     "nvlink.links",
     "nvlink.link_errors",
+    "registration",
     "nvlink.fabric",
     "nvlink.p2p",
-    "gpu.memory",
+    "memory",
     "gpu.row_remapping",
     "gpu.recovery_action",
     "gpu.xid",
     "nvlink.sxid",
     "pcie.bridges",
+    "pcie",
     "pcie.pcie",
+    "modes",
     "gpu.modes",
     "gpu.power",
     "gpu.thermal",
@@ -56,7 +61,10 @@ ORDER = (
     "serving.watchdog",
     "serving.proof",
 )
-"""Modules of this package whose import registers their checks."""
+"""Modules of this package whose import registers their checks, and groups of rows.yaml."""
 
 for _name in ORDER:
-    import_module(f"{__name__}.{_name}")
+    if "." in _name:
+        import_module(f"{__name__}.{_name}")
+    else:
+        register(_name)

@@ -51,6 +51,24 @@ HEAT = OnNode(
     remedy="look at the inlet temperature, fans, filters and power supplies of the node",
 )
 """All GPUs at once: the room or the node's supply, which a new part does not mend."""
+_BEFORE = (
+    "modules.loaded",
+    "nics.management-port",
+    "nics.management-state",
+    "packages.lockstep",
+    "fabric.units",
+    "fabric.mode",
+    "fabric.nvlsm-installed",
+    "fabric.nvlsm",
+    "nvlink.links",
+)
+"""Checks of what a registration needs: with a fault there, it is only the consequence."""
+REGISTRATION = OnNode(
+    action=Action.RESTART_SERVICE, part="{board}", after=(*_BEFORE, "fabric.state")
+)
+"""A GPU that alone is not registered well is reset; where all are not, the fabric manager is."""
+NAMED = {"each": OnNode(), "setting": SETTING, "registration": REGISTRATION}
+"""Those that rows of checks name."""
 
 
 def fold(

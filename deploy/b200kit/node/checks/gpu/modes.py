@@ -1,46 +1,15 @@
-"""Modes and clocks of every GPU: persistence, MIG, GSP, confidential computing, slowdowns."""
+"""Confidential computing, and clocks that the hardware slows down; other modes: rows.yaml."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed
-from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.node_scale import HEAT, SETTING
+from b200kit.node.checks.node_scale import HEAT
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
-
-register(
-    (
-        Flag(
-            "mode.persistence",
-            "persistence",
-            "mode.persistence",
-            "has persistence mode off: nvidia-persistenced does not hold it",
-            Action.RESTART_SERVICE,
-            on_node=SETTING,
-        ),
-        Flag("mode.mig", "mig", "mode.mig", "is split by MIG", Action.RESET_GPU, on_node=SETTING),
-        Flag(
-            "mig.pending",
-            "mig_pending",
-            "mode.mig",
-            "will be split by MIG after its next reset: set it with nvidia-smi -mig 0",
-            Action.RESET_GPU,
-            on_node=SETTING,
-        ),
-        Flag(
-            "mode.gsp",
-            "gsp_enabled",
-            "mode.gsp",
-            "runs without its GSP firmware: the open kernel modules cannot have loaded it",
-            Action.REBOOT,
-            on_node=SETTING,
-        ),
-    )
-)
 
 
 @check("mode.confidential-compute")

@@ -1,31 +1,16 @@
-"""Repairs of a GPU's memory and cores that wait, and the spares that are left for more."""
+"""Repairs of memory and cores that wait, and spares that are left; see rows.yaml, too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, within
-from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
 
 REPAIRS = {"channel_pending": "a memory channel", "tpc_pending": "a TPC"}
-
-register(
-    (
-        Flag(
-            "inforom.valid",
-            "inforom_valid",
-            "inforom.valid",
-            "has a corrupt InfoROM: have the vendor flash it or replace the GPU",
-            Action.REPLACE,
-            on_node=OnNode(action=Action.REBOOT),
-        ),
-    )
-)
 
 
 @check("repair.pending")

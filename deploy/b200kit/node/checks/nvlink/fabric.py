@@ -10,73 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed
-from b200kit.node.checks.gpu_rows import Code, register
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.node_scale import OnNode
+from b200kit.node.checks.node_scale import REGISTRATION
 from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.checks.rows import GROUPS
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
 
-STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+STATES = {int(n): word for n, word in GROUPS["registration"]["fabric.state"]["meanings"].items()}
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 UNKNOWN_SUMMARY = 0
-STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
-"""NVML return codes a registration was observed to end with; the others are reported by number."""
 
 
-def status_in_words(number: int) -> str:
-    """An NVML return code as people look it up: "NVML status 23 (insufficient resources)"."""
-    code = f"NVML status {number}"
-    return f"{code} ({STATUSES[number]})" if number in STATUSES else code
-
-
-BEFORE = (
-    "modules.loaded",
-    "nics.management-port",
-    "nics.management-state",
-    "packages.lockstep",
-    "fabric.units",
-    "fabric.mode",
-    "fabric.nvlsm-installed",
-    "fabric.nvlsm",
-    "nvlink.links",
-)
-"""Checks of what a registration needs: with a fault there, it is only the consequence."""
-IN_ALL = OnNode(action=Action.RESTART_SERVICE, part="{board}", after=(*BEFORE, "fabric.state"))
-"""A GPU that alone is not registered well is reset; where all are not, the fabric manager is."""
-
-register(
-    (
-        Code(
-            "fabric.state",
-            "fabric.state",
-            "fabric.state",
-            "fabric state",
-            Action.RESTART_SERVICE,
-            lambda number: (
-                f"has not completed its fabric registration: {STATES.get(number, number)}"
-            ),
-            "fabric completed on every GPU",
-            "Every GPU has completed its registration with the fabric.",
-            on_node=IN_ALL,
-        ),
-        Code(
-            "fabric.status",
-            "fabric.status",
-            "fabric.status",
-            "fabric status",
-            Action.REBOOT,
-            lambda number: f"failed its fabric registration with {status_in_words(number)}",
-            "fabric registration succeeded on every GPU",
-            "The registration ended in success; Completed says only that it ended.",
-            on_node=IN_ALL,
-        ),
-    )
-)
-
-
-@check("fabric.health", IN_ALL)
+@check("fabric.health", REGISTRATION)
 def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
     expected = expect.hardware("fabric.health")
@@ -94,7 +41,7 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each_gpu(state, check_gpu, passed("fabric health is not bad on any GPU", expected))
 
 
-@check("fabric.mask", IN_ALL)
+@check("fabric.mask", REGISTRATION)
 def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
     expected = expect.hardware("fabric.mask", str)

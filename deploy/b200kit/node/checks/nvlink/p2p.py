@@ -9,10 +9,9 @@ from itertools import permutations
 
 from b200kit.node.checks.findings import failed, passed, unread
 from b200kit.node.checks.judge import Check, check
-from b200kit.node.checks.node_scale import OnNode, board_of
+from b200kit.node.checks.node_scale import REGISTRATION, OnNode, board_of
 from b200kit.node.checks.nvlink import cut
 from b200kit.node.checks.nvlink.cut import Pair
-from b200kit.node.checks.nvlink.fabric import IN_ALL
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unread
@@ -131,4 +130,4 @@ def make(kind: str) -> Check:
 
 
 for _kind in KINDS:
-    check(f"p2p.{_kind}", OnNode(after=(*IN_ALL.after, "fabric.status")))(make(_kind))
+    check(f"p2p.{_kind}", OnNode(after=(*REGISTRATION.after, "fabric.status")))(make(_kind))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each, each_gpu, failed, noted, passed, rule, within
-from b200kit.node.checks.gpu_rows import Floor, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.pcie.bridges import generation
 from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
@@ -21,26 +20,6 @@ REPLAYS_A_MINUTE = Expected(
     8, "replays a minute", "DCGM dcgm_hardware_limits.h, DCGM_LIMIT_MAX_PCIREPLAY_RATE: a warning"
 )
 NO_REPLAYS = rule("0 replays", "the link repeats a packet it received damaged")
-
-register(
-    (
-        Floor("pcie.width", "pcie.width", "pcie.width", "PCIe link width", Action.POWER_CYCLE),
-        Floor(
-            "pcie.generation",
-            "pcie.max_generation",
-            "pcie.generation",
-            "PCIe generation",
-            Action.POWER_CYCLE,
-        ),
-        Floor(
-            "pcie.max-width",
-            "pcie.max_width",
-            "pcie.width",
-            "PCIe link width at most",
-            Action.POWER_CYCLE,
-        ),
-    )
-)
 
 
 @check("pcie.bus")
