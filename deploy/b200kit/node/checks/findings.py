@@ -111,16 +111,17 @@ def each(
     """What `check_part` finds on every part; `all_well` when no part has a finding that blocks."""
     blocked = False
     for part in parts:
-        for finding in within(_found(check_part, part), part):
-            blocked = blocked or finding.blocks
-            yield finding
+        try:
+            for finding in check_part(part):
+                blocked = blocked or finding.blocks
+                yield finding
+        except Unexpected:
+            raise  # the expectation is the same for every part
+        except Unread as error:
+            blocked = True
+            yield unread(error, part.subject, part.part)
     if not blocked:
         yield all_well
-
-
-def _found(check_part: Callable[[P], Iterable[Finding]], part: P) -> Iterator[Finding]:
-    """What a check finds on a part. A function that yields nothing is called here, too."""
-    yield from check_part(part)
 
 
 def each_gpu(

@@ -14,6 +14,7 @@ left alone, as nothing reads it.
 from __future__ import annotations
 
 import json
+import operator
 import pkgutil
 import re
 from collections import Counter
@@ -54,6 +55,10 @@ class _Compiler:
 
     def vet(self, part: Part) -> Vet:
         """For a value that a part describes."""
+        return self._field(part)[1]
+
+    def _field(self, part: Part) -> tuple[Mapping[type, Vet], Vet]:
+        """For scalars of it by their type, and for any value."""
         known = {**self._resolved(part), **part}
         every = [self._resolved(choice) for choice in known.get("anyOf", [known])]
         choices = [choice for choice in every if choice is not self._definitions["unmeasured"]]
@@ -77,7 +82,7 @@ class _Compiler:
                 return _implausible(value, allowed)
             return _implausible(value, allowed) if found is _MISFIT else found
 
-        return vet
+        return {kind: one for kind, one in plain.items() if kind is not list}, vet
 
     def _with_reason(self, value: dict[str, Any]) -> dict[str, Any]:
         """An unmeasured reading, with its reason where that can be shown as it is."""
@@ -99,9 +104,9 @@ class _Compiler:
         return _scalar(kind, part)
 
     def _mapping(self, part: Part) -> Vet:
-        fields = {name: self.vet(below) for name, below in part.get("properties", {}).items()}
+        fields = {name: self._field(below) for name, below in part.get("properties", {}).items()}
         other = part.get("additionalProperties")
-        rest = self.vet(other) if isinstance(other, Mapping) else None
+        rest = self._field(other) if isinstance(other, Mapping) else None
         key_vet = self.vet(part["propertyNames"]) if "propertyNames" in part else None
 
         def vet(value: dict[str, Any]) -> Any:
@@ -109,8 +114,14 @@ class _Compiler:
             for key, below in value.items():
                 if key_vet and key_vet(key) is not key:
                     return _MISFIT
-                one = fields.get(key, rest)
-                if one and (found := one(below)) is not below:
+                field = fields.get(key, rest)
+                if field is None:
+                    continue
+                scalars, whole = field
+                one = scalars.get(type(below))
+                if one and one(below) is below:
+                    continue  # nearly all of ten thousand
+                if (found := whole(below)) is not below:
                     changed[key] = found
             return {**value, **changed} if changed else value
 
@@ -126,8 +137,7 @@ class _Compiler:
             found = [item(entry) for entry in value] if item else value
             for key in unique:
                 found = _unique(found, key)
-            same = all(new is old for new, old in zip(found, value, strict=True))
-            return value if same else found
+            return value if all(map(operator.is_, found, value)) else found
 
         return vet
 

@@ -10,6 +10,7 @@ docs/reference/node-state.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NoReturn, TypeVar
@@ -157,6 +158,15 @@ class View:
 
     def _raise(self, keys: tuple[Key, ...], reason: str) -> NoReturn:
         raise self.error(_path(self._above, (*self._keys, *keys)), reason)
+
+
+def integers(views: Sequence[View], key: Key) -> list[int] | None:
+    """The integer below a key of each of many; None where one has none, so that each is asked."""
+    try:
+        found: list[int] = [view.value[key] for view in views]  # type: ignore[index]
+    except (LookupError, TypeError):
+        return None
+    return found if set(map(type, found)) <= {int} else None
 
 
 def _path(above: str, keys: tuple[Key, ...]) -> str:

@@ -14,7 +14,7 @@ from b200kit.node.checks.nvlink import bit_error_rate
 from b200kit.node.checks.nvlink.links import links_in_words, of_links
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, View
+from b200kit.node.state.view import GpuView, StateView, View, integers
 
 SINCE = "since the driver was loaded"
 Limit = Callable[[bit_error_rate.BitErrorRate | None, int], bool]
@@ -118,6 +118,8 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def in_use(gpu: GpuView, key: str) -> list[View]:
     """Which links to read: those up, and a dead one where it reports that it failed to recover."""
+    if integers(gpu.links, key) is not None:
+        return gpu.links
     up = gpu.links_up
     return [link for link in gpu.links if link.known(int, key) is not None or link in up]
 

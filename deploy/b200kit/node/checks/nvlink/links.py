@@ -15,7 +15,7 @@ from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.lib.cpulist import format as ranges
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unread, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View, integers
 
 UP = 1
 UNKNOWN_REMOTE = 255
@@ -34,9 +34,13 @@ def of_links(
 
     And a finding for those not read, one for each reason.
     """
+    asked = gpu.links_up if links is None else links
+    numbers, readings = integers(asked, "link"), integers(asked, key)
+    if numbers is not None and readings is not None:
+        return list(zip(numbers, readings, strict=True)), []
     read: list[tuple[int, int]] = []
     lost: dict[str, list[object]] = {}
-    for link in gpu.links_up if links is None else links:
+    for link in asked:
         number = link.known(int, "link")
         try:
             read.append((link.number("link"), link.number(key)))
