@@ -8,16 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from b200kit.catalog import engines, hardware, shipped
-from b200kit.catalog.types import Catalogue, Hardware, Model, Preset
-from b200kit.node.host import settings_table
-from b200kit.node.host.settings_table import Setting
+from b200kit.catalog import engines, hardware, settings, shipped
+from b200kit.catalog.types import Catalogue, Model, Preset
 from b200kit.sizing import model_config, quantisation
 from b200kit.sizing.dimensions import Dimensions, ModelError
 
-_SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
-# A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML reports (inferred).
-_VISIBLE = 0.998
 _PRESETS = Path(__file__).resolve().parent / "repositories"
 _MODELS = Path(__file__).resolve().parent / "models"
 _CONFIG = "config.json"
@@ -26,11 +21,10 @@ _CONFIG = "config.json"
 @cache
 def load() -> Catalogue:
     """Every known hardware and model."""
-    machines = {name: _hardware(name, hardware.load(name)) for name in hardware.names()}
     return Catalogue(
-        hardware=machines,
+        hardware=hardware.machines(),
         models=_models(),
-        settings=_settings(),
+        settings=settings.load(),
         engines=engines.load(),
         repositories=_repositories(),
         contexts=engines.contexts(),
@@ -48,30 +42,6 @@ def _repositories() -> dict[str, tuple[Preset, ...]]:
         )
         for system, document in documents.items()
     }
-
-
-def _settings() -> dict[str, Setting]:
-    return settings_table.table(shipped.read(_SETTINGS))
-
-
-def settings_elsewhere() -> dict[str, dict[str, str]]:
-    """What other stages set and other checks judge: stage, check and how, by what it is."""
-    return dict(shipped.read(_SETTINGS)["elsewhere"])
-
-
-def _hardware(name: str, document: dict[str, Any]) -> Hardware:
-    expect = document["expect"]
-    # "single" is for any GPU, and its floor that of the smallest: no model is compared with it.
-    one_kind = expect["gpu_count"]["value"] > 1
-    return Hardware(
-        name=name,
-        gpu_count=expect["gpu_count"]["value"],
-        minimum_driver=expect["minimum_driver"]["value"],
-        gpu_bytes=int((expect["memory.floor"]["value"] << 20) * _VISIBLE) if one_kind else 0,
-        pci_ids=frozenset(expect["pci.ids"]["value"]),
-        virtual=expect["machine.virtual"]["value"] if "machine.virtual" in expect else None,
-        power_w=tuple(expect["power.range"]["value"]) if "power.range" in expect else None,
-    )
 
 
 def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from b200kit.engines.flags import EngineKnowledge
-from b200kit.inventory.keys.parts import Repository
-from b200kit.node.host.settings_table import Setting
-from b200kit.sizing.dimensions import Dimensions
+if TYPE_CHECKING:
+    from b200kit.engines.flags import EngineKnowledge
+    from b200kit.node.host.settings_table import Setting
+    from b200kit.sizing.dimensions import Dimensions
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,6 @@ class Preset:
     fingerprint: str
     suites: str = "./"
     components: str = ""
-
-    def repository(self, site: str) -> Repository:
-        """As an inventory in the folder *site* would name it."""
-        return Repository(
-            name=self.name,
-            url=self.url,
-            key=f"{site}/keys/{self.name}.asc",
-            fingerprint=self.fingerprint,
-            suites=self.suites,
-            components=self.components,
-        )
 
 
 @dataclass(frozen=True)

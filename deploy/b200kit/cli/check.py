@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import load
+from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge
@@ -75,7 +75,7 @@ def command(
     if page and not page.parent.is_dir():
         raise click.UsageError(f"{page.parent} is no directory")
     places = _places(hosts, ssh_config)
-    known = load.load().hardware
+    known = hardware.machines()
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     record = _record(places, partial(_looked_at, name=name, password=_password() if asks else None))
@@ -148,11 +148,11 @@ def _looked_at(place: Place, name: str | None, password: str | None) -> dict[str
 
 def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:
     try:
-        hardware = name or on_bus(state, load.load().hardware.values()).name
+        data = name or on_bus(state, hardware.machines().values()).name
     except Unrecognised as error:
         why = f"{error}; name it with --hardware"
         return {"outcome": "unmeasured", "error": why, "state": state}
-    expectation = without_deployment(hardware, state)
+    expectation = without_deployment(data, state)
     verdict = judge(expectation, state)
     return {
         "outcome": verdict.fit,

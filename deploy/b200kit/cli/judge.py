@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import load
+from b200kit.catalog import hardware
 from b200kit.catalog.recognised import on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge_vetted
@@ -99,8 +99,8 @@ def _file(path: str, name: str | None) -> tuple[str, Any, Any]:
 
 def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
     example = examples.load(named)
-    hardware = name or on_bus(example.state, load.load().hardware.values()).name
-    return example.name, example.state, by_hardware(hardware)
+    data = name or on_bus(example.state, hardware.machines().values()).name
+    return example.name, example.state, by_hardware(data)
 
 
 def _origin(page: Lines, example: examples.Example) -> None:

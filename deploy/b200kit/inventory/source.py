@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from b200kit.catalog.types import Catalogue
+from b200kit.catalog.types import Catalogue, Preset
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import INTERNET, SYSTEMS, Mirror
@@ -75,7 +75,19 @@ def manifest_file(model: str, revision: str) -> str:
 
 def _presets(spec: NodeSpec, catalogue: Catalogue) -> tuple[Repository, ...]:
     presets = catalogue.repositories.get(spec.system or "", ())
-    return tuple(preset.repository(catalogue.site) for preset in presets)
+    return tuple(preset_repository(preset, catalogue.site) for preset in presets)
+
+
+def preset_repository(preset: Preset, site: str) -> Repository:
+    """A vendor's repository as an inventory in the folder *site* would name it."""
+    return Repository(
+        name=preset.name,
+        url=preset.url,
+        key=f"{site}/keys/{preset.name}.asc",
+        fingerprint=preset.fingerprint,
+        suites=preset.suites,
+        components=preset.components,
+    )
 
 
 def _of_mirror(spec: NodeSpec, mirror: Mirror, system: str) -> NodeSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from b200kit.catalog import hardware, load
+from b200kit.catalog import hardware, settings
 from b200kit.node.checks.judge import DECIDES, judge
 from b200kit.node.host import settings_table
 from b200kit.node.lib import timestamp
@@ -31,7 +31,7 @@ def by_hardware(name: str) -> dict[str, Any]:
         "services": [],
         "waivers": [],
         "clock_synchronized": True,
-        "settings": settings_table.expected(load.load().settings, ()),
+        "settings": settings_table.expected(settings.load(), ()),
         "passport": "keep",
         "bandwidth": "off",
     }

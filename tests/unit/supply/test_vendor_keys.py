@@ -17,6 +17,7 @@ from b200kit.catalog.types import Preset
 from b200kit.inventory import openpgp
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.inventory.parse import parse
+from b200kit.inventory.source import preset_repository
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import named_files
 from b200kit.supply.vendor_keys import KeyRefused, bring
@@ -114,7 +115,7 @@ def test_command_brings_what_it_can_and_names_the_rest(
 
 def test_missing_key_of_a_preset_is_named_with_its_command(tmp_path: Path) -> None:
     known = load.load().repositories["debian12"]
-    named = [each.repository(str(tmp_path)).model_dump() for each in known]
+    named = [preset_repository(each, str(tmp_path)).model_dump() for each in known]
     spec = parse(data(system="debian12", repositories=named), CATALOGUE)
     assert isinstance(spec, NodeSpec)
     found = [p for p in named_files.missing(spec) if p.key.startswith("repositories.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from b200kit.catalog import load
+from b200kit.catalog import settings
 from b200kit.node.host.settings_table import Setting
 
 _HEAD = """\
@@ -66,7 +66,7 @@ _APPLIES = {
 
 def settings_markdown() -> str:
     """The whole page."""
-    table = load.load().settings
+    table = settings.load()
     rows = "".join(_row(setting) for setting in table.values())
     head = (
         "| setting | default | values | for | set by | what is read |\n|---|---|---|---|---|---|\n"
@@ -131,6 +131,6 @@ def _sentence(text: str) -> str:
 def _elsewhere() -> str:
     rows = "".join(
         f"| {name} | {entry['stage']} | {entry['how']} | `{entry['check']}` |\n"
-        for name, entry in load.settings_elsewhere().items()
+        for name, entry in settings.elsewhere().items()
     )
     return f"{_ELSEWHERE}| what | stage | how | judged by |\n|---|---|---|---|\n{rows}"
