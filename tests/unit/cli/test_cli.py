@@ -79,6 +79,15 @@ def test_commands_are_imported_only_when_they_run() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
+def test_judging_a_file_imports_nothing_of_inventories_and_connections() -> None:
+    state = str(states.STATES / "healthy-hgx-b200.json")
+    code = (
+        f"import sys; from b200kit import cli; cli.main(['judge', {state!r}]);"
+        "sys.exit(bool({'pydantic', 'pyinfra', 'paramiko', 'jinja2'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
 def test_a_reader_that_leaves_costs_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)
