@@ -8,6 +8,7 @@ one that the host must then prove to have.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Collection, Iterator
@@ -24,6 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 from b200kit.run import known_hosts
 
 _LIMIT_S = 20
+# ssh-keyscan 9.2 writes no name before a certificate.
+_CERTIFICATE = re.compile(r"\b\S+-cert-v01@openssh\.com [A-Za-z0-9+/=]+")
 
 
 def certified(text: str, host: str, port: int, names: Collection[str]) -> tuple[str, ...]:
@@ -66,7 +69,4 @@ def _shown(host: str, port: int) -> Iterator[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return
-    for line in done.stdout.splitlines():
-        words = line.split()
-        if len(words) >= 3 and words[1].endswith("-cert-v01@openssh.com"):
-            yield " ".join(words[1:3])
+    yield from _CERTIFICATE.findall(done.stdout)

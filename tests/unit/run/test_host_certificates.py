@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from b200kit.run import host_certificates, known_hosts
+from b200kit.run import known_hosts
 from b200kit.run.host_certificates import believe, certified
 from tests.subtests import in_subtests
 
@@ -84,10 +85,13 @@ def test_what_was_changed_or_is_none_is_not_believed(keys: Path) -> None:
     ],
 )
 def test_authority_is_one_that_the_file_names_for_the_host(
-    keys: Path, monkeypatch: pytest.MonkeyPatch, line: str, believed: bool
+    keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, believed: bool
 ) -> None:
     made = certificate(keys, "-h", "-n", "n01")
-    monkeypatch.setattr(host_certificates, "_shown", lambda host, port: [made])
+    scan = tmp_path / "ssh-keyscan"
+    scan.write_text(f"#!/bin/sh\necho '{made}'\n")
+    scan.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     text = line.format(**{name: public(keys / name) for name in ("ca", "other", "host")})
     found = certified(text, "10.0.0.1", 22, NAMES)
     assert found == ((public(keys / "host"),) if believed else ())
