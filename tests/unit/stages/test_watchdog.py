@@ -36,6 +36,11 @@ def document(tmp_path: Path, **changes: object) -> dict[str, object]:
     return found
 
 
+def test_rolling_restart_waits_as_long_as_the_inventory_says(tmp_path: Path) -> None:
+    found: Any = document(tmp_path, restart_drain_s=37)["rolling_restart"]
+    assert found["restart_drain_s"] == 37.0
+
+
 def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     assert machine.is_active(watchdog.UNIT)
