@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from b200kit.reprovision import power
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.actions.power_cycle import ACTION as CYCLE
 from b200kit.reprovision.actions.reimage import ACTION as REIMAGE
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node
 from tests.e2e.tools import acting
@@ -45,20 +47,21 @@ def node(host: str) -> Node:
     return acting.node(host)
 
 
-def intent(node: Node) -> dict[str, Any]:
-    return {"id": "a1", "why": "test", "boot_id": reboot.boot_id(node.connected())}
+def intent(node: Node) -> IntentLine:
+    boot_id = reboot.boot_id(node.connected())
+    return IntentLine(step="action", id="a1", why="test", boot_id=boot_id)
 
 
 def test_power_goes_off_and_on_and_a_new_boot_answers_with_the_same_key(node: Node) -> None:
-    before, said = intent(node) | CYCLE.facts(node), Said()
+    before, said = replace(intent(node), **CYCLE.facts(node)), Said()
     pins = host_keys.of(node.connected().host).keys()
-    assert before["power"] == "on"
+    assert before.power == "on"
     assert CYCLE.probe(node, before) is None
 
     seen = CYCLE.perform(node, before, said.append)
 
     assert seen.startswith("shut down, on again, back after ")
-    assert reboot.boot_id(node.connected()) != before["boot_id"]
+    assert reboot.boot_id(node.connected()) != before.boot_id
     assert host_keys.of(node.connected().host).keys() == pins
     # What a run that was killed right here finds when it is started again.
     assert "runs another boot" in str(CYCLE.probe(node, before))
@@ -113,7 +116,7 @@ def test_power_is_switched_by_ipmi_too(node: Node) -> None:
         before = intent(node)
         seen = CYCLE.perform(by_ipmi, before, Said().append)
         assert seen.startswith("power cut, on again, back after ")
-        assert reboot.boot_id(node.connected()) != before["boot_id"]
+        assert reboot.boot_id(node.connected()) != before.boot_id
         by_ipmi.secrets["bmc.password"] = Secret(b"wrong")
         with pytest.raises(ActionRefused, match="refuses b200's password"):
             power.of(by_ipmi).state()
@@ -155,7 +158,7 @@ def test_new_image_is_trusted_by_what_the_system_says_and_pinned_for_this_host_a
     node: Node,
 ) -> None:
     facts, said = REIMAGE.facts(node), Said()
-    before = intent(node) | facts
+    before = replace(intent(node), **facts)
     node.connected().run("touch /etc/of-the-old-image")
     assert REIMAGE.probe(node, before) is None
 
@@ -163,12 +166,12 @@ def test_new_image_is_trusted_by_what_the_system_says_and_pinned_for_this_host_a
 
     pins = host_keys.of(node.connected().host).keys()
     assert "host key from " in seen
-    assert facts["host_keys"] != list(pins)
+    assert facts["host_keys"] != tuple(pins)
     assert f"{HOST}: image written, booting" in said
     assert any(known_hosts.fingerprint(pins[0]) in line for line in said)
     assert not node.connected().attempt("test -e /etc/of-the-old-image").ok
     other = acting.node("b200-2")
-    assert list(host_keys.of(other.connected().host).keys()) == facts["host_keys"]
+    assert tuple(host_keys.of(other.connected().host).keys()) == facts["host_keys"]
     assert "answers with the host key that was pinned" in str(REIMAGE.probe(node, before))
     # A run that was killed before it pinned the key asks for the same image, not for another.
     again, boot_id = Said(), reboot.boot_id(node.connected())

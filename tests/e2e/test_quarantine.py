@@ -18,6 +18,7 @@ import tests.lab as lab
 from b200kit.reprovision.actions import ActionFailed, evidence, quarantine
 from b200kit.reprovision.actions.reset_gpus import ACTION as RESET
 from b200kit.reprovision.actions.restart_services import ACTION as RESTART
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
@@ -63,9 +64,9 @@ def said(line: str) -> None:
     print(line)
 
 
-def intent(number: int) -> dict[str, Any]:
+def intent(number: int) -> IntentLine:
     """An act's intent, as the transaction writes it."""
-    return {"id": f"e2e-{number}", "why": "GPU 2 asks for a reset"}
+    return IntentLine(step="action", id=f"e2e-{number}", why="GPU 2 asks for a reset")
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,22 @@ import io
 import json
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from b200kit import cli
-from b200kit.reprovision import copy_comparison, ledger
+from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib import documents
+from b200kit.reprovision import ledger
+from b200kit.reprovision.copy_comparison import CopiedTransaction, CopyOwner, NodeCopy
+from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import DoneLine, EvidenceBundle, IntentLine
 from b200kit.reprovision.states import State
+from b200kit.run import process
 from tests.fake.fleet import Fleet
 from tests.messages import TIME, assert_message
 from tests.unit import corpus, states
@@ -132,19 +139,21 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier")
     waiting.claim()
     waiting.begin([], "nvlink.links: 0 of 18", "")
-    decision = {"level": "replace", "why": "no level is left", "parts": ["GPU 2, module 8"]}
+    decision = Decision(Level.REPLACE, "no level is left", parts=("GPU 2, module 8",))
+    kept = EvidenceBundle("e.tar.gz", "00")
     for step in ("quarantine", "drain", "evidence", "hand over"):
-        waiting.append("intent", step=step, id=step, decision=decision)
-        waiting.append("done", result=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
+        waiting.append(IntentLine(step=step, id=step, decision=decision))
+        waiting.append(DoneLine(result=step, why="GPU 2 has no NVLink", evidence=kept))
     waiting.release()
     assert waiting.read().state is State.MANUAL
     hers = Ledger(folder, "n02", "alice@elsewhere pid 7", "hers")
     hers.claim()
-    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
-    boot = {"boot_id": "the one before", "boots_within_s": 1800}
-    copy = {"schema": copy_comparison.SCHEMA, "tx": "his", "owner": owner, "attempts": [], **boot}
+    owner = CopyOwner("bob@far pid 3", "2026-11-21T09:00:00Z")
+    his = CopiedTransaction("his", State.SERVING, owner, (), "")
+    far = replace(process.this(), host="far", machine="another")
+    copy = NodeCopy(his, "2026-11-21T09:00:00Z", "the one before", far, 1800.0)
     machine = small.machine("n03")
-    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
+    machine.answers = {"cat .*reprovision.json": (True, documents.to_bytes(copy).decode())}
     machine.save()
 
     run = small.run("reprovision.py")
@@ -232,7 +241,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     assert (machine.boots, len(machine.ran("gpu-daemons reset"))) == (3, 1)
     order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
     assert "quarantine put" in order[0]
-    # Evidence before each level and before manual repair.
+    # EvidenceBundle before each level and before manual repair.
     assert len(machine.ran("node.pyz support-bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
     tried = ledger.read(folder, "n03").attempts

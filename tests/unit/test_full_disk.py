@@ -23,6 +23,7 @@ from b200kit.records import store
 from b200kit.records.entries import Forgetting
 from b200kit.report import files
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine
 from b200kit.run import chain, jsonl
 from b200kit.run.node import StageFailed
 from tests.messages import assert_message
@@ -123,7 +124,7 @@ def test_ledger_and_audit_stay_whole_and_go_on(disk: Path) -> None:
     refusals = []
     for number in range(40):
         try:
-            lines.append("intent", step="quarantine", id=str(number), why="x" * 400)
+            lines.append(IntentLine(step="quarantine", id=str(number), why="x" * 400))
         except StageFailed as refused:
             refusals.append(shown(str(refused), disk))
     assert refusals
@@ -132,10 +133,10 @@ def test_ledger_and_audit_stay_whole_and_go_on(disk: Path) -> None:
         after = (disk / name).read_bytes()
         assert after.startswith(content), name
         if name.endswith(".jsonl"):
-            assert not chain.parse(after).damage + chain.parse(after).torn
+            assert not chain.parse(dict, after).damage + chain.parse(dict, after).torn
     full_disk.empty(disk)
-    lines.append("done", result="done", why="")
-    last = chain.parse((disk / "n01.jsonl").read_bytes()).entries[-1]
+    lines.append(DoneLine(result="done"))
+    last = chain.parse(dict, (disk / "n01.jsonl").read_bytes()).entries[-1]
     assert last["kind"] == "done"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,6 +13,7 @@ from b200kit.cli.report import find
 from b200kit.report.document import mapping, read
 from b200kit.report.files import stored
 from b200kit.reprovision import audit, copy_comparison, ledger
+from b200kit.reprovision.ledger_line import LedgerLine, action_of
 from b200kit.run import chain, console
 from b200kit.run.places import safe_name
 
@@ -62,7 +62,7 @@ def verify(transactions: Path | None, run: str, reports: Path) -> int:
     ]
     for line in faults:
         console.err(f"b200 audit: {line}")
-    log = chain.parse(content)
+    log = chain.parse(action_of, content)
     state = f"{len(faults)} faults" if faults else "intact"
     actions = f"{len(log.entries)} actions on {len(names)} nodes"
     console.out(f"{actions}: {state}; newest {log.last[:10]}")
@@ -75,9 +75,10 @@ def verify(transactions: Path | None, run: str, reports: Path) -> int:
 @_FOLDER
 def show(node: str | None, transactions: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
-    for entry in chain.parse(_content(transactions or ledger.directory())).entries:
-        if node in (None, entry.get("node")):
-            console.out(audit.describe(entry))
+    content = _content(transactions or ledger.directory())
+    for entry in chain.parse(action_of, content).entries:
+        if node in (None, entry.node):
+            console.out(str(entry))
 
 
 def _damaged(folder: Path, names: list[str]) -> Iterator[str]:
@@ -125,9 +126,7 @@ def _compared(copies: Copies, names: list[str]) -> str:
     return f"compared with the own copies of {count} of {len(names)} nodes{where}{more}"
 
 
-def _other_copies(
-    lines: Mapping[str, Sequence[Mapping[str, Any]]], copies: Copies
-) -> Iterator[str]:
+def _other_copies(lines: Mapping[str, Sequence[LedgerLine]], copies: Copies) -> Iterator[str]:
     """A line for each node whose own copy is not what its file here says."""
     for name, copy in sorted(copies.by_node.items()):
         if fault := copy_comparison.fault(lines[name], copy, copies.run):

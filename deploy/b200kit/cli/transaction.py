@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
+from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import ledger
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.transaction import Transaction
@@ -77,12 +78,12 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
     if not tx.steps and not tx.is_open:
         raise Refusal(f"{folder} has no transaction of {node}", UNKNOWN)
     if as_json:
-        console.document(tx.to_json())
+        console.document(unstructure(tx.report()))
         return
     console.out(f"{tx.node}  {underway.line(folder, tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
-        way = f"{step['from']} -> {step['to']}"
-        console.out(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
+        way = f"{step.before} -> {step.after}"
+        console.out(f"  {step.at}  {step.action:<24} {way}  {step.outcome}")
 
 
 def _read(folder: Path, node: str) -> Transaction | Damaged:

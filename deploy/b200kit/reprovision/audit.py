@@ -8,12 +8,10 @@ newest (copy_comparison.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from b200kit.reprovision.ledger_line import AuditLine, action_of
 from b200kit.run import chain
 from b200kit.run.places import safe_name
-
-SCHEMA = "b200kit/audit/1"
 
 
 def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
@@ -21,8 +19,8 @@ def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
 
     *known* has the digests that each node's transaction keeps, oldest first, by its file's name.
     """
-    log = chain.parse(content)
-    there = {str(entry["digest"]): entry for entry in log.entries}
+    log = chain.parse(action_of, content)
+    there = {entry.digest: entry for entry in log.entries}
     wrong = [*log.torn, *log.damage]
     for node, digests in sorted(known.items()):
         missing = [digest for digest in digests if digest not in there]
@@ -32,20 +30,18 @@ def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
                 f"in the log (the first is {missing[0][:10]}): its end was cut off"
             )
         wrong += [
-            f"{node}: action {digest[:10]} of its transaction is about {there[digest].get('node')}"
+            f"{node}: action {digest[:10]} of its transaction is about {there[digest].node}"
             for digest in digests
-            if digest in there and safe_name(str(there[digest].get("node"))) != node
+            if digest in there and safe_name(there[digest].node) != node
         ]
     return [*wrong, *_without_a_line(log.entries, known)]
 
 
-def _without_a_line(
-    entries: Sequence[Mapping[str, Any]], known: Mapping[str, list[str]]
-) -> Iterator[str]:
+def _without_a_line(entries: Sequence[AuditLine], known: Mapping[str, list[str]]) -> Iterator[str]:
     """Actions that only the log has, by node."""
     by_node: dict[str, list[str]] = {}
     for entry in entries:
-        by_node.setdefault(safe_name(str(entry.get("node"))), []).append(str(entry["digest"]))
+        by_node.setdefault(safe_name(entry.node), []).append(entry.digest)
     for node, digests in sorted(by_node.items()):
         there = set(known.get(node, ()))
         missing = [digest for digest in digests if digest not in there]
@@ -57,13 +53,3 @@ def _without_a_line(
                 f"file (the first is {missing[0][:10]}): lines were taken away, or a killed "
                 "controller did not write the last one, which deploy/reprovision.py then takes up"
             )
-
-
-def describe(entry: Mapping[str, Any]) -> str:
-    """An action on one line: when, who, on which node, what, from where to where."""
-    step = entry.get("level") or entry.get("step") or ""
-    what = f": {entry['what']}" if entry.get("what") else ""
-    return (
-        f"{entry.get('at')}  {entry.get('node')}  {entry.get('who')}  {entry.get('kind')} {step}  "
-        f"{entry.get('before')} -> {entry.get('after')}{what}"
-    )

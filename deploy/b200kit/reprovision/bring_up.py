@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from b200kit.inventory.keys.levels import MIN_LEVEL
 from b200kit.inventory.served import NoWayBack
 from b200kit.node.lib.documents import structure
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import former, provision, traffic
-from b200kit.reprovision.actions import Intent, Say, quarantine
+from b200kit.reprovision.actions import Say, quarantine
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine
 from b200kit.reprovision.planned_change import BY_CHANGE
 from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit
@@ -21,7 +19,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 
 
-def repaired(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def repaired(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """All that deploy/b200.py does, while nobody is sent there."""
     try:
         return _bring_up(node, tx, intent, say)
@@ -29,7 +27,7 @@ def repaired(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[s
         raise cause_of(node, error) from None
 
 
-def changed(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def changed(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """The same with what the inventory asks now; whatever fails, the change is not good."""
     require_answer(node)
     if not tx.in_place:
@@ -41,7 +39,7 @@ def changed(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[st
         raise _failure(node, error) from None
 
 
-def rolled_back(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def rolled_back(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """The same with what the node served before."""
     if tx.change is None:
         raise StageFailed("it was not changed")
@@ -53,9 +51,9 @@ def rolled_back(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mappin
     return changed(node, tx, intent, say)
 
 
-def _bring_up(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _bring_up(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     require_answer(node)
-    who = str(intent.get("who"))
+    who = intent.who
 
     def admit() -> None:
         say(quarantine.admit(node, who))
@@ -76,7 +74,7 @@ def _bring_up(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
         found = tuple(structure(Verdict, verdict).blocking) if verdict else ()
         node.record.reset()
         raise NotFit(reason, found)
-    return {"result": f"{node.record.changes - before} changes"}
+    return DoneLine(result=f"{node.record.changes - before} changes")
 
 
 def _set_apart(node: Node) -> None:
@@ -118,6 +116,6 @@ def why_of(tx: Transaction) -> str:
     """Why the node is out, in a line."""
     if tx.change and not tx.change.outcome:
         return f"rollout: {tx.change.title}"
-    quarantined = (tx.quarantine or {}).get("why")
+    quarantined = tx.quarantine.why if tx.quarantine else ""
     first = tx.findings[0].summary if tx.findings else tx.why
-    return str(first or quarantined or "requested by a person")
+    return first or quarantined or "requested by a person"

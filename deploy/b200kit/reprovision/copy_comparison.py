@@ -6,74 +6,104 @@ line for each copy that the node took. So what is cut off either shows in the ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from b200kit.inventory.keys.levels import Level
-from b200kit.reprovision import transaction
-from b200kit.reprovision.transaction import Transaction
-
-SCHEMA = "b200kit/reprovision/1"
-
-
-def of_transaction(tx: Transaction) -> dict[str, Any]:
-    """What of the copy is the transaction's."""
-    return {
-        "schema": SCHEMA,
-        "tx": tx.id,
-        "state": tx.state.value,
-        "owner": tx.owner,
-        "attempts": [
-            {"level": t.level.word, "at": t.at, "outcome": t.outcome, "id": t.id}
-            for t in tx.attempts
-        ],
-        "audit": tx.digests[-1] if tx.digests else None,
-    }
+from b200kit.node.lib.documents import Malformed, structure
+from b200kit.reprovision.escalation import Attempt
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction, applied
+from b200kit.run.process import Process
 
 
-def fault(lines: Sequence[Mapping[str, Any]], copy: object, run: str) -> str:
+@dataclass(frozen=True)
+class CopyOwner:
+    """Who reprovisions the node, and since when."""
+
+    owner: str
+    since: str
+
+
+@dataclass(frozen=True)
+class CopiedTransaction:
+    """What of the copy is the transaction's; *audit* is its newest action in the log."""
+
+    tx: str
+    state: State
+    owner: CopyOwner | None
+    attempts: tuple[Attempt, ...]
+    audit: str
+
+    @classmethod
+    def of(cls, tx: Transaction) -> CopiedTransaction:
+        """What there is to know of a transaction."""
+        owner = CopyOwner(tx.owner.who, tx.owner.at) if tx.owner else None
+        return cls(tx.id, tx.state, owner, tx.attempts, tx.digests[-1] if tx.digests else "")
+
+
+@dataclass(frozen=True)
+class NodeCopy:
+    """The copy: the transaction, when and by whom it was written, in which boot of the node."""
+
+    schema: ClassVar[str] = "b200kit/reprovision/1"
+    most_bytes: ClassVar[int] = 4 << 20
+
+    transaction: CopiedTransaction
+    at: str
+    boot_id: str | None
+    process: Process
+    boots_within_s: float
+
+
+def fault(lines: Sequence[LedgerLine], copy: object, run: str) -> str:
     """How the *copy* that *run* read from the node differs from the lines here; empty: not at all.
 
     Of that run's own lines nobody knows whether they were written before it read or after.
     """
-    known = [digest for line in lines for digest in transaction.logged(line)]
+    known = [digest for line in lines for digest in line.logged]
     expected = _expected(lines, run)
     if copy is None:
         return f"the node has none, and action {expected[:10]} was copied to it" * bool(expected)
-    if not isinstance(copy, Mapping) or copy.get("schema") != SCHEMA:
-        return f"it cannot be read: {str(copy)[:80]}"
-    digest = copy.get("audit")
-    if digest not in known:
+    try:
+        copied = structure(NodeCopy, copy).transaction
+    except Malformed as error:
+        return f"it cannot be read: {error}"
+    if copied.audit not in known:
         return (
-            f"it names action {str(digest)[:10]}, which is not in the node's file here: the end of "
-            "the file was cut off, or another directory of transactions has it"
+            f"it names action {copied.audit[:10]}, which is not in the node's file here: the end "
+            "of the file was cut off, or another directory of transactions has it"
         )
-    if expected and known.index(digest) < known.index(expected):
+    if expected and known.index(copied.audit) < known.index(expected):
         return (
-            f"it ends at action {digest[:10]}, and {expected[:10]} was copied to it later: an "
-            "older one was put back, or it was read before that (run deploy/check.py)"
+            f"it ends at action {copied.audit[:10]}, and {expected[:10]} was copied to it later: "
+            "an older one was put back, or it was read before that (run deploy/check.py)"
         )
-    return _changed(lines, copy)
+    return _changed(lines, copied)
 
 
-def _expected(lines: Sequence[Mapping[str, Any]], run: str) -> str:
+def _expected(lines: Sequence[LedgerLine], run: str) -> str:
     """The newest action that the node must know, where no new image took its copy away."""
     expected = ""
     for line in lines:
-        if line.get("run") == run:
+        if line.run == run:
             continue
-        if line.get("kind") == "intent" and line.get("level") == Level.REIMAGE.word:
+        if isinstance(line, IntentLine) and line.level is Level.REIMAGE:
             expected = ""
-        expected = str(line.get("copied") or expected)
+        if isinstance(line, DoneLine):
+            expected = line.copied or expected
     return expected
 
 
-def _changed(lines: Sequence[Mapping[str, Any]], copy: Mapping[str, Any]) -> str:
+def _changed(lines: Sequence[LedgerLine], copied: CopiedTransaction) -> str:
     """Which of its fields are not what the lines add up to, as far as it knows them."""
     tx = Transaction("")
     for line in lines:
-        tx = transaction.applied(tx, line)
-        if copy["audit"] in transaction.logged(line):
+        tx = applied(tx, line)
+        if copied.audit in line.logged:
             break
-    wrong = [key for key, value in of_transaction(tx).items() if copy.get(key) != value]
+    there = vars(CopiedTransaction.of(tx))
+    wrong = [key for key, value in there.items() if vars(copied)[key] != value]
     return f"it was changed: {', '.join(wrong)}" if wrong else ""

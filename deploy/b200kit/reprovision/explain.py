@@ -68,30 +68,26 @@ def continued(tx: Transaction, node: Node, fit: bool) -> str:
         if fit:
             return f"{repair_line(tx)}; it looks fit now: reprovision_action=return brings it back"
         return f"{repair_line(tx)}; nothing to do before its manual repair"
-    owner = tx.owner or {}
-    since = f"; {owner.get('owner')} holds it since {owner.get('since')}" if owner else ""
-    pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    return f"{tx.state.value}{pending}, out since {tx.opened}{since}: continues from there"
+    since = f"; {tx.owner.who} holds it since {tx.owner.at}" if tx.owner else ""
+    return f"{tx.underway}, out since {tx.opened}{since}: continues from there"
 
 
 def repair_line(tx: Transaction) -> str:
     """Who quarantined the node since when, which part it needs, and where the evidence is."""
-    mark = tx.quarantine or {}
-    what = f"{escalation.manual_repair_text(tx.parts)}: {(tx.decision or {}).get('why')}"
-    path = (tx.evidence or {}).get("path")
-    proof = f"; evidence: {path}" if path else ""
-    return f"quarantined since {mark.get('when')} by {mark.get('who')}: {what}{proof}"
+    what = escalation.manual_repair_text(tx.parts)
+    why = f": {tx.decision.why}" if tx.decision else ""
+    mark = f" since {tx.quarantine.when} by {tx.quarantine.who}" if tx.quarantine else ""
+    proof = f"; evidence: {tx.evidence.path}" if tx.evidence else ""
+    return f"quarantined{mark}: {what}{why}{proof}"
 
 
 def came_back(tx: Transaction) -> str:
     """What it took."""
     levels = [
-        str(step["action"]).removeprefix("action: ")
-        for step in tx.steps
-        if "action:" in step["action"]
+        taken.action.removeprefix("action: ") for taken in tx.steps if "action:" in taken.action
     ]
     if not tx.steps:
         return "serves"
-    span = transaction.seconds(str(tx.steps[-1]["at"])) - transaction.seconds(tx.opened)
+    span = transaction.seconds(tx.steps[-1].at) - transaction.seconds(tx.opened)
     change = tx.changed and tx.changed.title
     return f"back after {duration(span)}: {', '.join(levels) or change or 'no action'}"

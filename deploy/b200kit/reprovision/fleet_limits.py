@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from b200kit.reprovision import circuit_breaker, ledger, newest
+from b200kit.reprovision import circuit_breaker, ledger
 from b200kit.reprovision.circuit_breaker import Fleet
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
@@ -132,7 +132,7 @@ class Safety:
         still, unread = {}, set()
         for name in self.inventory:
             try:
-                cause = newest.out(self.folder, name)
+                cause = ledger.out(self.folder, name)
             except ledger.Damaged:
                 unread.add(name)
                 continue

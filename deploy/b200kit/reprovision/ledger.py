@@ -10,18 +10,30 @@ process ends, whatever any clock says.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.durable_files import sync_directory
-from b200kit.reprovision import audit, logged, transaction
-from b200kit.reprovision.ledger_line import audited
+from b200kit.node.state.verdict import Finding
+from b200kit.reprovision import logged, transaction
+from b200kit.reprovision.ledger_line import (
+    AuditLine,
+    ClaimLine,
+    ClosingLine,
+    IntentLine,
+    LedgerLine,
+    OpenLine,
+    ReleaseLine,
+    Standing,
+    line_of,
+)
+from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import chain, jsonl
 from b200kit.run.chain import Chain
@@ -62,48 +74,75 @@ def known(folder: Path) -> list[str]:
     """Nodes that have a file, and those out of service whose file is gone, sorted."""
     with _told(folder):
         last = logged.newest(folder / AUDIT)
-    return sorted({*nodes(folder), *(n for n, act in last.items() if logged.leaves_out(act))})
+    return sorted({*nodes(folder), *(n for n, act in last.items() if act.leaves_out)})
 
 
 def read(folder: Path, node: str) -> Transaction:
     """A node's transaction, one that is not open where there is no file; raises Damaged."""
     path = jsonl.path_of(folder, node)
-    return _folded(path, node, whole(path, lambda path: chain.parse(jsonl.read(path))))
+    found = _whole(path, _parse).entries
+    try:
+        tx = transaction.fold(node, found)
+        if found and tx.standing != found[-1].after:
+            raise ValueError("its last line says otherwise")
+    except (LookupError, ValueError) as error:
+        raise Damaged(_unknown(path, f"its lines make no transaction ({error})")) from None
+    return tx
 
 
-def whole(path: Path, look: Callable[[Path], Chain]) -> Chain:
+def out(folder: Path, node: str) -> str | None:
+    """By what cause a transaction keeps a node out of service; None where none does."""
+    after = _newest(folder, node)
+    return after.cause if after.tx else None
+
+
+def last_change(folder: Path, node: str) -> ChangeSummary | None:
+    """The last change that a node was taken out for."""
+    return _newest(folder, node).change
+
+
+def _newest(folder: Path, node: str) -> Standing:
+    """What the last line says, which is all that is read of a file for a look at a whole fleet."""
+    path = jsonl.path_of(folder, node)
+    found = _whole(path, lambda path: chain.newest(line_of, jsonl.backwards(path))).entries
+    return found[-1].after if found else Standing()
+
+
+def _parse(path: Path) -> Chain[LedgerLine]:
+    return chain.parse(line_of, jsonl.read(path))
+
+
+def _whole(path: Path, look: Callable[[Path], Chain[LedgerLine]]) -> Chain[LedgerLine]:
     """What a look at a node's file finds; raises Damaged where that is not all there was.
 
     Where it finds no entry the log must know of none: a node that is out stays out without a file.
     """
     log = path.with_name(AUDIT)
     try:
-        found, last = look(path), logged.NONE
+        found, last = look(path), None
         if not found.entries:
-            last = logged.newest(log).get(path.stem, logged.NONE)
+            last = logged.newest(log).get(path.stem)
             found = look(path)  # has by now what the log had
     except OSError as error:
         why = error.strerror or str(error)
         is_log = error.filename == str(log)
-        raise Damaged(f"{log}: {why}" if is_log else unknown(path, why)) from None
+        raise Damaged(f"{log}: {why}" if is_log else _unknown(path, why)) from None
     if why := next(iter(found.damage), "") or logged.lost(path, found, last):
-        raise Damaged(unknown(path, why))
+        raise Damaged(_unknown(path, why))
     return found
 
 
-def lines(folder: Path, node: str) -> Chain:
+def lines(folder: Path, node: str) -> Chain[LedgerLine]:
     """The lines of a node's file, as far as they can be read."""
     try:
-        return chain.parse(jsonl.read(jsonl.path_of(folder, node)))
+        return _parse(jsonl.path_of(folder, node))
     except OSError:
         return Chain()
 
 
 def digests(folder: Path, node: str) -> list[str]:
     """The actions of the log that a node's file has, or that its owner is about to write there."""
-    found = [
-        digest for entry in lines(folder, node).entries for digest in transaction.logged(entry)
-    ]
+    found = [digest for line in lines(folder, node).entries for digest in line.logged]
     return [*found, *logged.left(folder / AUDIT, node, found)] if is_held(folder, node) else found
 
 
@@ -142,15 +181,7 @@ def _lock_of(folder: Path, node: str) -> Path:
     return folder / f".{jsonl.path_of(folder, node).name}.lock"
 
 
-def _folded(path: Path, node: str, lines: Chain) -> Transaction:
-    try:
-        return transaction.fold(node, lines.entries)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        why = f"its lines make no transaction ({type(error).__name__}: {error})"
-        raise Damaged(unknown(path, why)) from None
-
-
-def unknown(path: Path, why: str) -> str:
+def _unknown(path: Path, why: str) -> str:
     """The line of a file that cannot be read."""
     return (
         f"{path}: {why}: how far this node's transaction is cannot be told. Put the file back as "
@@ -201,57 +232,58 @@ class Ledger:
                 os.pwrite(self._lock, b"held\n", 0)
                 os.fsync(self._lock)  # before the log has a line of ours
                 sync_directory(self.folder)
-            previous = (self._tx.owner or {}).get("owner")
-            return self.append(
-                "claim", owner=self.who, since=timestamp.now(), previous_owner=previous
-            )
+            previous = self._tx.owner.who if self._tx.owner else ""
+            return self.append(ClaimLine(previous_owner=previous))
         except BaseException:
             self._free()
             raise
 
     def begin(
-        self, findings: list[dict[str, Any]], cause: str, why: str, **more: Any
+        self,
+        findings: Sequence[Finding],
+        cause: str,
+        why: str,
+        change: PlannedChange | None = None,
     ) -> Transaction:
         """Open a transaction."""
-        identity = f"{timestamp.now()}-{secrets.token_hex(3)}"
-        return self.append("open", tx=identity, findings=findings, cause=cause, why=why, **more)
+        tx = f"{timestamp.now()}-{secrets.token_hex(3)}"
+        return self.append(
+            OpenLine(tx=tx, findings=tuple(findings), cause=cause, why=why, change=change)
+        )
 
     def release(self) -> Transaction:
         """Give the node up to whoever claims it next."""
         try:
-            tx = self.append("release")
+            tx = self.append(ReleaseLine())
             if self._lock is not None:
                 os.ftruncate(self._lock, 0)
             return tx
         finally:
             self._free()
 
-    def append(self, kind: str, **fields: Any) -> Transaction:
-        """Write one event; returns the transaction with it. Only the owner writes."""
+    def append(self, line: LedgerLine) -> Transaction:
+        """Write what happened; returns the transaction with it. Only the owner writes."""
         if self._lock is None:
             raise StageFailed(f"{self.path}: only who has claimed the node writes to it")
         known = self._tx
-        raw = {
-            "kind": kind,
-            "at": timestamp.now(),
-            "node": self.node,
-            "tx": known.id,
-            "who": self.who,
-            "run": self.run,
-            **fields,
-        }
-        entry = json.loads(json.dumps(raw))
-        after = transaction.applied(known, entry)
-        change = {"change": after.change.summary()} if after.change else {}
-        entry["after"] = {"tx": after.id, "cause": after.cause, **change}
-        if self._behind:
-            entry["recovered"] = list(self._behind)
-        logged = {"schema": audit.SCHEMA, **audited(known, entry)}
-        entry["audit"] = _append_to_chain(self.folder / AUDIT, logged)
-        self._behind.append(entry["audit"])
-        _append_to_chain(self.path, entry)
+        line = replace(
+            line,
+            at=timestamp.now(),
+            node=self.node,
+            tx=line.tx or known.id,
+            who=self.who,
+            run=self.run,
+            recovered=tuple(self._behind),
+        )
+        after = transaction.applied(known, line)
+        # What cannot be read again is not written.
+        line = line_of(unstructure(replace(line, after=after.standing)))
+        action = _append_to_chain(self.folder / AUDIT, _action(known, line, after))
+        self._behind.append(action)
+        line = replace(line, audit=action)
+        _append_to_chain(self.path, line)
         self._behind.clear()
-        self._tx = transaction.applied(known, entry)
+        self._tx = transaction.applied(known, line)
         return self._tx
 
     def _set_aside(self) -> None:
@@ -265,20 +297,44 @@ class Ledger:
 
 
 def _holder(tx: Transaction) -> str:
-    owner = tx.owner or {}
+    who, since = (tx.owner.who, tx.owner.at) if tx.owner else ("another run", "a moment ago")
     return (
-        f"{owner.get('owner') or 'another run'} has been reprovisioning this node since "
-        f"{owner.get('since') or 'a moment ago'}, and its process still runs: wait until it ends"
+        f"{who} has been reprovisioning this node since {since}, and its process still runs: wait "
+        "until it ends"
     )
 
 
-def _append_to_chain(path: Path, entry: dict[str, Any]) -> str:
+def _action(before: Transaction, line: LedgerLine, after: Transaction) -> AuditLine:
+    """What the log says of a line."""
+    ends = isinstance(line, ClosingLine)
+    intent = before.pending if ends else line if isinstance(line, IntentLine) else None
+    decision = intent.decision if intent and intent.level else None
+    return AuditLine(
+        kind=line.kind,
+        at=line.at,
+        node=line.node,
+        tx=line.tx,
+        who=line.who,
+        run=line.run,
+        before=before.state,
+        after=after.state,
+        what=line.what,
+        step=intent.step if intent else "",
+        id=intent.id if intent else "",
+        level=decision.level.word if decision else "",
+        attempt=decision.attempt if decision else 1,
+        of=decision.of if decision else 1,
+        evidence=after.evidence.sha256 if after.evidence else "",
+    )
+
+
+def _append_to_chain(path: Path, entry: LedgerLine | AuditLine) -> str:
     """Append an entry that follows the last one; returns its digest."""
     digest = ""
 
     def line(path: Path) -> str:
         nonlocal digest
-        text, digest = chain.line(entry, chain.newest(jsonl.backwards(path)).last)
+        text, digest = chain.line(entry, chain.newest(dict, jsonl.backwards(path)).last)
         return text
 
     append(path, line)

@@ -1,27 +1,217 @@
-"""What one event of a transaction looks like in the log of all actions."""
+"""The lines of a node's file and of the log of all actions, as documents. Pure.
+
+Whoever writes a line says what happened; the ledger adds when, who, and what it adds up to.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from b200kit.reprovision import transaction
-from b200kit.reprovision.transaction import Transaction
+from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib.documents import LARGE, NEEDED, Malformed, structure
+from b200kit.node.state.verdict import Finding
+from b200kit.reprovision.escalation import Decision
+from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
+from b200kit.reprovision.states import State
 
-_KEPT = ("kind", "at", "node", "tx", "who", "run", "step", "id", "level", "attempt", "of")
+
+@dataclass(frozen=True)
+class EvidenceBundle:
+    """The bundle of a node, on the controller."""
+
+    path: str
+    sha256: str
 
 
-def audited(tx: Transaction, entry: dict[str, Any]) -> dict[str, Any]:
-    """The event as the log has it: who, what, the state before and after, the evidence."""
-    kept = {key: entry[key] for key in _KEPT if key in entry}
-    pending = tx.pending or {}
-    if entry["kind"] in ("done", "failed"):
-        kept |= {key: pending.get(key) for key in ("step", "id", "level") if key in pending}
-    after = transaction.applied(tx, entry)
-    what = entry.get("result") or entry.get("why")
-    return {
-        **kept,
-        "before": tx.state.value,
-        "after": after.state.value,
-        "what": what,
-        "evidence": (after.evidence or {}).get("sha256"),
-    }
+@dataclass(frozen=True)
+class Standing:
+    """What all lines up to one add up to: the open transaction, its cause, the last change."""
+
+    tx: str = ""
+    cause: str = ""
+    change: ChangeSummary | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerLine:
+    """What every line of a node's file has.
+
+    *audit* is the digest of its action in the log, *recovered* are those of actions that the log
+    alone had; *previous* and *digest* make the chain.
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ("kind",)
+    most_bytes: ClassVar[int] = LARGE
+
+    at: str = field(default="", metadata=NEEDED)
+    node: str = field(default="", metadata=NEEDED)
+    tx: str = field(default="", metadata=NEEDED)
+    who: str = field(default="", metadata=NEEDED)
+    run: str = field(default="", metadata=NEEDED)
+    after: Standing = field(default=Standing(), metadata=NEEDED)
+    audit: str = field(default="", metadata=NEEDED)
+    recovered: tuple[str, ...] = ()
+    previous: str = field(default="", metadata=NEEDED, compare=False)
+    digest: str = field(default="", metadata=NEEDED, compare=False)
+
+    @property
+    def kind(self) -> str:
+        """ "claim" of a ClaimLine."""
+        return type(self).__name__.removesuffix("Line").lower()
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """The digests in the log of all actions that it stands for."""
+        return (*self.recovered, self.audit) if self.audit else self.recovered
+
+    @property
+    def what(self) -> str:
+        """What was done, or why."""
+        return str(getattr(self, "result", "") or getattr(self, "why", ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimLine(LedgerLine):
+    """Somebody became the node's one owner; *previous_owner* died as one."""
+
+    previous_owner: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLine(LedgerLine):
+    """The node is taken out: for what was found, or for a change."""
+
+    findings: tuple[Finding, ...] = ()
+    cause: str = ""
+    why: str = ""
+    change: PlannedChange | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseLine(LedgerLine):
+    """Its owner gave it up to whoever claims it next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntentLine(LedgerLine):
+    """A step that is about to be taken; *id* names it for ever.
+
+    What follows *decision* are the facts by which it is known later whether it was done.
+    """
+
+    step: str
+    id: str
+    why: str = ""
+    decision: Decision | None = None
+    boot_id: str | None = None
+    power: str = ""
+    host_keys: tuple[str, ...] = ()
+    installation: int | str | None = None
+
+    @property
+    def level(self) -> Level | None:
+        """That of an action."""
+        return self.decision.level if self.decision and self.step == "action" else None
+
+    @property
+    def title(self) -> str:
+        """The level of an action, or the step."""
+        return self.level.word if self.level else self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosingLine(LedgerLine):
+    """A step came to its end, *id* is the intent's; *findings*, where they are others by now."""
+
+    id: str = ""
+    result: str = ""
+    findings: tuple[Finding, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoneLine(ClosingLine):
+    """The step was done; *copied* is the newest action of the copy that the node took."""
+
+    why: str = ""
+    copied: str | None = None
+    evidence: EvidenceBundle | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedLine(ClosingLine):
+    """The step failed; without *back* it is to be tried again from where it began."""
+
+    cause: str = ""
+    back: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortLine(LedgerLine):
+    """A person gave the change up."""
+
+    why: str
+
+
+KINDS: dict[str, type[LedgerLine]] = {
+    "claim": ClaimLine,
+    "open": OpenLine,
+    "release": ReleaseLine,
+    "intent": IntentLine,
+    "done": DoneLine,
+    "failed": FailedLine,
+    "abort": AbortLine,
+}
+
+
+def line_of(value: Mapping[str, Any]) -> LedgerLine:
+    """The line of a node's file; raises Malformed."""
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Malformed(f"kind must be one of {', '.join(KINDS)}")
+    return structure(KINDS[kind], value)
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """An action as the log has it: who, what, the state before and after, the evidence's digest."""
+
+    schema: ClassVar[str] = "b200kit/audit/1"
+    most_bytes: ClassVar[int] = LARGE
+
+    kind: str
+    at: str
+    node: str
+    tx: str
+    who: str
+    run: str
+    before: State
+    after: State
+    what: str = ""
+    step: str = ""
+    id: str = ""
+    level: str = ""
+    attempt: int = 1
+    of: int = 1
+    evidence: str = ""
+    previous: str = field(default="", metadata=NEEDED)
+    digest: str = field(default="", metadata=NEEDED)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether the node is out of service after this action."""
+        return bool(self.tx) and not (self.kind == "done" and self.after is State.SERVING)
+
+    def __str__(self) -> str:
+        """One line: when, who, on which node, what, from where to where."""
+        what = f": {self.what}" if self.what else ""
+        return (
+            f"{self.at}  {self.node}  {self.who}  {self.kind} {self.level or self.step}  "
+            f"{self.before.value} -> {self.after.value}{what}"
+        )
+
+
+def action_of(value: Mapping[str, Any]) -> AuditLine:
+    """The line of the log; raises Malformed."""
+    return structure(AuditLine, value)

@@ -6,16 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from b200kit.reprovision.states import State
+from b200kit.node.lib.documents import understood
+from b200kit.reprovision.ledger_line import AuditLine, LedgerLine
 from b200kit.run import jsonl
 from b200kit.run.chain import Chain
 from b200kit.run.places import safe_name
-
-_KEPT = ("kind", "tx", "after")
-Action = Mapping[str, Any]
-NONE: Action = {}
 
 
 @dataclass
@@ -24,13 +20,13 @@ class _LogPosition:
 
     inode: int
     end: int = 0
-    newest: dict[str, Action] = field(default_factory=dict)
+    newest: dict[str, AuditLine] = field(default_factory=dict)
 
 
 _POSITIONS: dict[Path, _LogPosition] = {}
 
 
-def newest(log: Path) -> Mapping[str, Action]:
+def newest(log: Path) -> Mapping[str, AuditLine]:
     """The newest action on each node, by the name of its file; raises OSError.
 
     The log only grows: what was read of it is not read again.
@@ -48,20 +44,13 @@ def newest(log: Path) -> Mapping[str, Action]:
         raw = file.read()
     whole = raw[: raw.rfind(b"\n") + 1]
     for _, entry in jsonl.lines(whole):
-        if entry:
-            node = safe_name(str(entry.get("node")))
-            known.newest[node] = {key: entry.get(key) for key in _KEPT}
+        if action := understood(AuditLine, entry):
+            known.newest[safe_name(action.node)] = action
     known.end += len(whole)
     return known.newest
 
 
-def leaves_out(action: Action) -> bool:
-    """Whether a node is out of service after this action."""
-    closes = action.get("kind") == "done" and action.get("after") == State.SERVING
-    return bool(action.get("tx")) and not closes
-
-
-def lost(path: Path, found: Chain, last: Action) -> str:
+def lost(path: Path, found: Chain[LedgerLine], last: AuditLine | None) -> str:
     """Why a node's file is not all that it was, as *last* is the log's newest action; or nothing.
 
     Of a file with an entry that is for its chain to say.
@@ -71,10 +60,10 @@ def lost(path: Path, found: Chain, last: Action) -> str:
     if found.torn:
         return "no line of it is an entry"
     is_there = path.exists()
-    if leaves_out(last):
+    if last and last.leaves_out:
         return f"it is {'empty' if is_there else 'gone'}, and the log has the node out of service"
     # Of a controller that was killed in the first claim of all an empty file is left.
-    return "it is empty" if is_there and last.get("kind") != "claim" else ""
+    return "it is empty" if is_there and not (last and last.kind == "claim") else ""
 
 
 def left(log: Path, node: str, known: Sequence[str]) -> list[str]:
@@ -85,12 +74,12 @@ def left(log: Path, node: str, known: Sequence[str]) -> list[str]:
     """
     found: dict[str, str] = {}
     for raw in jsonl.backwards(log):
-        entry = jsonl.parsed(raw) or {}
-        if safe_name(str(entry.get("node"))) != safe_name(node):
+        action = understood(AuditLine, jsonl.parsed(raw))
+        if action is None or safe_name(action.node) != safe_name(node):
             continue
-        if (digest := str(entry.get("digest"))) in known:
+        if action.digest in known:
             break
-        if (run := str(entry.get("run"))) in found:
+        if action.run in found:
             return []
-        found[run] = digest
+        found[action.run] = action.digest
     return [*reversed(found.values())]

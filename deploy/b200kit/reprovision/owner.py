@@ -43,16 +43,18 @@ def owned(
         yield tx, attempts
     finally:
         released = ledger.release()
-        node.record.reprovision = released.to_json()
+        node.record.reprovision = documents.unstructure(released.report())
         if released.steps and not node.unreachable:
             node_copy.put(node, released)
 
 
 def _attempts_on(node: Node) -> tuple[Attempt, ...]:
     """Those of the node's copy. Raises Held where a controller of another directory has it out."""
-    document = {} if node.unreachable else node_copy.read(node)
-    node_copy.refuse_if_held(node, document)
-    return node_copy.attempts(document)
+    copy = None if node.unreachable else node_copy.read(node)
+    if copy is None:
+        return ()
+    node_copy.refuse_if_held(node, copy)
+    return copy.transaction.attempts
 
 
 def is_set_aside(node: Node) -> bool:

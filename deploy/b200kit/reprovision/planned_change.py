@@ -8,7 +8,7 @@ of a node that does not answer, or that could not be measured, nobody knows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -29,7 +29,28 @@ class Work(StrEnum):
     REPAIR = "repair"
 
 
+_FOLDED = {"document": False}
+"""What later lines add to what opened the transaction."""
 _ENDED = {Work.CHANGE: "done", Work.ROLL_BACK: "rolled back", Work.REPAIR: "repaired"}
+
+
+@dataclass(frozen=True)
+class ChangeSummary:
+    """What the newest line of every transaction says of its last change."""
+
+    title: str
+    bad: bool = False
+    outcome: str = ""
+
+
+@dataclass(frozen=True)
+class ReportedChange:
+    """A change as a report shows it."""
+
+    title: str
+    wave: str
+    outcome: str
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,21 +69,12 @@ class PlannedChange:
     waves: int = 1
     in_place: bool = False
     measures: bool = False
-    already: tuple[Finding, ...] = ()
-    failed: str = ""
-    found: tuple[Finding, ...] = ()
-    lost: str = ""
-    own: bool = False
-    outcome: str = ""
-
-    @classmethod
-    def from_line(cls, line: Mapping[str, Any], already: Sequence[Finding]) -> PlannedChange:
-        """Of the line that opened the transaction, and what was found then."""
-        return cls(**{key: line[key] for key in _KEPT if key in line}, already=tuple(already))
-
-    def to_line(self) -> dict[str, Any]:
-        """What opens the transaction."""
-        return {key: getattr(self, key) for key in _KEPT}
+    already: tuple[Finding, ...] = field(default=(), metadata=_FOLDED)
+    failed: str = field(default="", metadata=_FOLDED)
+    found: tuple[Finding, ...] = field(default=(), metadata=_FOLDED)
+    lost: str = field(default="", metadata=_FOLDED)
+    own: bool = field(default=False, metadata=_FOLDED)
+    outcome: str = field(default="", metadata=_FOLDED)
 
     @property
     def work(self) -> Work:
@@ -88,21 +100,16 @@ class PlannedChange:
         """The node serves again."""
         return replace(self, outcome=_ENDED[self.work])
 
-    def summary(self) -> dict[str, Any]:
-        """What the newest line of every transaction says of it."""
-        return {"title": self.title, "bad": self.is_bad, "outcome": self.outcome}
+    @property
+    def summary(self) -> ChangeSummary:
+        """What the newest line says of it."""
+        return ChangeSummary(self.title, self.is_bad, self.outcome)
 
-    def reported(self) -> dict[str, Any]:
+    @property
+    def reported(self) -> ReportedChange:
         """What a report says of it."""
-        return {
-            "title": self.title,
-            "wave": f"{self.wave} of {self.waves}",
-            "outcome": self.outcome or "out of service",
-            "failed": self.failed or None,
-        }
-
-
-_KEPT = ("title", "target", "before", "wave", "waves", "in_place", "measures")
+        wave, outcome = f"{self.wave} of {self.waves}", self.outcome or "out of service"
+        return ReportedChange(self.title, wave, outcome, self.failed or None)
 
 
 def _is_fault(found: Sequence[Finding]) -> bool:

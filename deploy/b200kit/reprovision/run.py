@@ -50,7 +50,7 @@ class Repair:
         node, tx = self.node, _transaction(self.node)
         self.findings = _findings(node, lock)
         if tx.is_open:
-            node.record.reprovision = tx.to_json()
+            node.record.reprovision = unstructure(tx.report())
             node.say("plan", plans.continued(tx, node, fit=not self.findings))
             return
         if self._is_left_alone("plan", "fit"):
@@ -94,8 +94,8 @@ class Repair:
         node = self.node
 
         def begin() -> None:
-            found = [unstructure(finding) for finding in self.findings]
-            ledger.begin(found, circuit_breaker.cause(self.findings), node.spec.reason or "")
+            cause = circuit_breaker.cause(self.findings)
+            ledger.begin(self.findings, cause, node.spec.reason or "")
 
         with owned(node, ledger, begin if node.spec.reason else None) as (tx, self._attempts):
             if not tx.is_open:
@@ -140,7 +140,7 @@ def _awaits_repair(node: Node, tx: Transaction) -> bool:
 
 def _end(node: Node, tx: Transaction) -> None:
     """The outcome: live, or quarantined until a person has repaired it."""
-    node.record.reprovision = tx.to_json()
+    node.record.reprovision = unstructure(tx.report())
     if tx.is_open:
         node.fail("reprovision", plans.repair_line(tx), outcome="quarantined")
         return

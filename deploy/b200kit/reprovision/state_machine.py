@@ -8,18 +8,18 @@ then done.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from b200kit.inventory.keys.levels import Level
-from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision import circuit_breaker, states
 from b200kit.reprovision import explain as plans
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import ClosingLine, DoneLine, FailedLine, IntentLine
 from b200kit.reprovision.planned_change import Work
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
@@ -43,15 +43,15 @@ class Stopped(StageFailed):
 
 
 class StepHandler(Protocol):
-    """What a step does. `perform` returns what its line keeps, `result` among it."""
+    """What a step does. `perform` returns the line that ends it."""
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """Kept in the intent."""
+        """Fields that the intent keeps."""
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """Whether it was done before the controller died."""
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> DoneLine:
         """Do it."""
 
 
@@ -72,7 +72,8 @@ class StateMachine:
         """Continue until the node serves, or needs repair that is not ours. Raises Stopped."""
         tx = self.ledger.read()
         if self.releasing and tx.pending and tx.state in _RETURNABLE:
-            tx = self._close(tx, "failed", result="given up: a person brings it back", back=False)
+            given_up = "given up: a person brings it back"
+            tx = self._close(tx, FailedLine(result=given_up, back=False))
         while name := self._next(tx):
             tx = self._take(tx, name)
         return tx
@@ -81,7 +82,7 @@ class StateMachine:
         if not tx.is_open or (tx.work is Work.REPAIR and not self.repairs):
             return None
         if tx.pending:
-            return str(tx.pending["step"])
+            return tx.pending.step
         if self.releasing and not self._released and tx.state in _RETURNABLE:
             self._released = True
             return "release"
@@ -102,77 +103,57 @@ class StateMachine:
             handler = self.handlers(name, tx)
         else:
             handler = self.handlers(name, tx)
-            self._say(
-                name, f"continues where {tx.pending.get('who')} left it at {tx.pending['at']}"
-            )
+            self._say(name, f"continues where {tx.pending.who} left it at {tx.pending.at}")
             if done := handler.probe(self.node, tx.pending):
                 self._say(name, done)
-                return self._close(tx, "done", result=done)
+                return self._close(tx, DoneLine(result=done))
         return self._perform(tx, name, handler)
 
     def _intend(self, tx: Transaction, name: str) -> Transaction:
-        fields: dict[str, Any] = {"boot_id": self.node.boot_id}
+        intent = IntentLine(step=name, id=secrets.token_hex(6), boot_id=self.node.boot_id)
         if name in ("action", "hand over"):
             decision = self.decide(tx)
-            fields["decision"] = unstructure(decision)
-            if name == "action":
-                fields |= {
-                    "level": decision.level.word,
-                    "attempt": decision.attempt,
-                    "of": decision.of,
-                }
-            fields["why"] = decision.why
+            intent = replace(intent, decision=decision, why=decision.why)
         try:
-            fields |= self._facts(tx, name, fields)
+            # As it will be with this intent: which step it is decides how it is done.
+            handler = self.handlers(name, replace(tx, pending=intent))
+            intent = replace(intent, **handler.facts(self.node))
         except (StageFailed, RemoteError) as error:
-            raise Stopped(f"{_named(name, fields)}: {error}") from None
-        return self.ledger.append("intent", step=name, id=secrets.token_hex(6), **fields)
-
-    def _facts(self, tx: Transaction, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        intent = {**fields, "step": name}
-        return self.handlers(name, _foreseen(tx, intent)).facts(self.node)
+            raise Stopped(f"{intent.title}: {error}") from None
+        return self.ledger.append(intent)
 
     def _perform(self, tx: Transaction, name: str, handler: StepHandler) -> Transaction:
-        intent = tx.pending or {}
+        intent = tx.intent
         try:
-            fields = handler.perform(self.node, intent, lambda text: self._say(name, text))
+            done = handler.perform(self.node, intent, lambda text: self._say(name, text))
         except NotFit as unfit:
-            found = [unstructure(finding) for finding in unfit.findings]
             cause = circuit_breaker.cause(unfit.findings)
-            tx = self._close(tx, "failed", result=str(unfit), findings=found, cause=cause)
+            tx = self._close(
+                tx, FailedLine(result=str(unfit), findings=unfit.findings, cause=cause)
+            )
             self._say(name, f"not fit: {unfit}")
             if self.releasing:
                 raise Stopped(f"not fit, stays out: {unfit}") from None
             return tx
         except ActionRefused as refused:
             # Nothing was done to the node: the same attempt continues when the reason is gone.
-            raise Stopped(f"{_named(name, intent)}: {refused}") from None
+            raise Stopped(f"{intent.title}: {refused}") from None
         except (StageFailed, RemoteError) as error:
-            return self._failed(tx, name, error)
-        self._say(name, str(fields.get("result", "")))
-        return self._close(tx, "done", **fields)
+            return self._failed(tx, intent, error)
+        self._say(name, done.result)
+        return self._close(tx, done)
 
-    def _failed(self, tx: Transaction, name: str, error: Exception) -> Transaction:
+    def _failed(self, tx: Transaction, intent: IntentLine, error: Exception) -> Transaction:
         """An action that failed is followed by the next level; any other step is repeated later."""
-        named = _named(name, tx.pending or {})
-        if name == "action" and isinstance(error, ActionFailed | RemoteError):
-            self._say(name, f"{named} failed: {error}")
-            return self._close(tx, "failed", result=str(error))
-        self._close(tx, "failed", result=str(error), back=False)
-        raise Stopped(f"{named}: {error}") from None
+        if intent.level and isinstance(error, ActionFailed | RemoteError):
+            self._say(intent.step, f"{intent.title} failed: {error}")
+            return self._close(tx, FailedLine(result=str(error)))
+        self._close(tx, FailedLine(result=str(error), back=False))
+        raise Stopped(f"{intent.title}: {error}") from None
 
-    def _close(self, tx: Transaction, kind: str, **fields: Any) -> Transaction:
-        return self.ledger.append(kind, id=(tx.pending or {}).get("id"), **fields)
+    def _close(self, tx: Transaction, line: ClosingLine) -> Transaction:
+        return self.ledger.append(replace(line, id=tx.intent.id))
 
     def _say(self, name: str, text: str) -> None:
         if text:
             self.node.say(name, text)
-
-
-def _named(name: str, intent: Mapping[str, Any]) -> str:
-    return str(intent.get("level") or name)
-
-
-def _foreseen(tx: Transaction, intent: dict[str, Any]) -> Transaction:
-    """The transaction as it will be with this intent: which step it is decides how it is done."""
-    return replace(tx, pending=intent)

@@ -6,17 +6,14 @@ Every step may be repeated without harm: only actions are probed after a crash.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.inventory.keys.levels import Level
-from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import bring_up, escalation, former, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
-    Intent,
     RemediationAction,
     Say,
     action_for,
@@ -24,6 +21,7 @@ from b200kit.reprovision.actions import (
     quarantine,
 )
 from b200kit.reprovision.bring_up import why_of
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine
 from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit, StepHandler
 from b200kit.reprovision.transaction import Transaction
@@ -32,7 +30,7 @@ from b200kit.run.remote import RemoteError
 
 _POLL_S = 1.0
 _LOOK_EVERY_S = 10.0
-Perform = Callable[[Node, Transaction, Intent, Say], Mapping[str, Any]]
+Perform = Callable[[Node, Transaction, IntentLine, Say], DoneLine]
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ class RepeatableStep:
         del node
         return {}
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """It is done again."""
         del node, intent
         return None
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> DoneLine:
         """The step."""
         former.use(node, self.tx)
         return self.function(node, self.tx, intent, say)
@@ -69,17 +67,17 @@ class RemediationStep:
         """The action's."""
         return self.action.facts(node)
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """The action's."""
         return self.action.probe(node, intent)
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> DoneLine:
         """The action; nothing observed before counts afterwards."""
         former.use(node, self.tx)
         node_copy.put(node, self.tx)
         try:
             self._close(node, say)
-            return {"result": self.action.perform(node, intent, say)}
+            return DoneLine(result=self.action.perform(node, intent, say))
         finally:
             node.state = None
 
@@ -95,27 +93,23 @@ class RemediationStep:
 
 def handler_for(name: str, tx: Transaction) -> StepHandler:
     """The handler of the step of this name in this transaction."""
-    if name == "action":
-        return RemediationStep(tx, action_for(Level.parse((tx.pending or {})["level"])))
+    if tx.pending and tx.pending.level:
+        return RemediationStep(tx, action_for(tx.pending.level))
     return RepeatableStep(tx, _STEPS[name])
 
 
-def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _quarantine(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     why, copied = why_of(tx), None
     if unreachable(node) is None:
         if not tx.in_place:
-            say(quarantine.put(node, str(intent.get("who")), why))
+            say(quarantine.put(node, intent.who, why))
         copied = node_copy.put(node, tx)
     results = [adapter.take_out(node, why) for adapter in _senders(node, tx)]
     nobody = "nobody else can take its work" if tx.in_place else "nobody sends work to it"
-    return {
-        "result": "; ".join(results) or nobody,
-        "why": why,
-        "copied": copied,
-    }
+    return DoneLine(result="; ".join(results) or nobody, why=why, copied=copied)
 
 
-def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _drain(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """Wait for open streams; None of an adapter means unknown, which is not taken for none."""
     del intent
     limit = node.spec.reprovision.repair_drain_s
@@ -125,7 +119,8 @@ def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str
         counts = [(adapter.name, adapter.drained(node)) for adapter in adapters]
         left = [f"{name}: {_streams(count)}" for name, count in counts if count != 0]
         if not left:
-            return {"result": f"nothing is open after {duration(time.monotonic() - started)}"}
+            took = duration(time.monotonic() - started)
+            return DoneLine(result=f"nothing is open after {took}")
         blind = bool(node.unreachable) and not any(count for _, count in counts)
         if blind or time.monotonic() - started >= limit:
             return _undrained(node, "; ".join(left), limit)
@@ -134,12 +129,12 @@ def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str
         time.sleep(_POLL_S)
 
 
-def _undrained(node: Node, left: str, limit: int) -> Mapping[str, Any]:
+def _undrained(node: Node, left: str, limit: int) -> DoneLine:
     if node.unreachable:
-        return {"result": f"cannot be drained, as it does not answer ({left})"}
+        return DoneLine(result=f"cannot be drained, as it does not answer ({left})")
     if node.spec.reprovision.drain_timeout == "cut":
         results = [f"cut off after {duration(limit)} ({left})", *traffic.cut(node)]
-        return {"result": "; ".join(results)}
+        return DoneLine(result="; ".join(results))
     raise StageFailed(
         f"not drained within {duration(limit)} ({left}): it takes no new work and nothing was "
         'done to it; run again to continue waiting, or set reprovision.drain_timeout = "cut"'
@@ -155,54 +150,50 @@ def _streams(count: int | None) -> str:
     return "open streams are unknown" if count is None else f"{count} open"
 
 
-def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _evidence(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """The bundle, before anything is changed; of a node that does not answer there is none."""
     fault = unreachable(node)
     if fault is not None:
         others = [f for f in tx.findings if f.check != fault.check]
-        found = [unstructure(f) for f in (fault, *others)]
-        return {"result": f"none: {fault.summary} ({fault.read})", "findings": found}
+        return DoneLine(result=f"none: {fault.summary} ({fault.read})", findings=(fault, *others))
     progress: list[str] = []
     bundle = evidence.collect(node, intent, progress.append)
-    retained = [f for f in tx.findings if f.check != "node.reachable"] or tx.findings
-    return {
-        "result": "; ".join(progress) or f"collected before: {bundle.path}",
-        "path": bundle.path,
-        "sha256": bundle.sha256,
-        "findings": [unstructure(f) for f in retained],
-    }
+    return DoneLine(
+        result="; ".join(progress) or f"collected before: {bundle.path}",
+        evidence=bundle,
+        findings=tuple(f for f in tx.findings if f.check != "node.reachable") or tx.findings,
+    )
 
 
-def _release(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _release(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     del node, intent, say
-    return {"result": f"no further action, from {tx.state.value}: {why_of(tx)}"}
+    return DoneLine(result=f"no further action, from {tx.state.value}: {why_of(tx)}")
 
 
-def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
-    decision = intent.get("decision") or {}
-    what, copied = escalation.manual_repair_text(decision.get("parts", [])), None
+def _hand_over(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
+    what, copied = f"{escalation.manual_repair_text(tx.parts)}: {intent.why}", None
     if unreachable(node) is None:
-        say(quarantine.put(node, str(intent.get("who")), f"{what}: {decision.get('why')}"))
+        say(quarantine.put(node, intent.who, what))
         # Where no action was taken, nothing has stopped yet what serves.
         say(quarantine.close(node))
         copied = node_copy.put(node, tx)
-    return {"result": f"{what}: {decision.get('why')}", "copied": copied}
+    return DoneLine(result=what, copied=copied)
 
 
-def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _prove(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     del tx, intent, say
-    return {"result": _require_fit(node)}
+    return DoneLine(result=_require_fit(node))
 
 
-def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _share(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """Users again, a few of them."""
     del intent, say
     share = 100 if tx.in_place else node.spec.rollout.share_percent
     results = [t.bring_back(node, share) for t in reversed(_senders(node, tx))]
-    return {"result": "; ".join([f"{share} % of a whole node's work", *results])}
+    return DoneLine(result="; ".join([f"{share} % of a whole node's work", *results]))
 
 
-def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _return(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
     """Watched at its share, then as before it was taken out."""
     limit, started = node.spec.rollout.watch_s, time.monotonic()
     while True:
@@ -212,10 +203,10 @@ def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[st
             break
         time.sleep(min(left, _LOOK_EVERY_S))
     if not tx.in_place:
-        say(quarantine.lift(node, str(intent.get("who"))))
+        say(quarantine.lift(node, intent.who))
     results = [t.bring_back(node, 100) for t in reversed(_senders(node, tx))]
     result = "; ".join([f"watched for {limit} s, {verdict}", *results])
-    return {"result": result, "copied": node_copy.put(node, tx)}
+    return DoneLine(result=result, copied=node_copy.put(node, tx))
 
 
 def _require_fit(node: Node) -> str:

@@ -9,37 +9,84 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import timestamp
-from b200kit.node.state.verdict import Finding, finding_of
-from b200kit.reprovision.escalation import Attempt
-from b200kit.reprovision.planned_change import PlannedChange, Work
-from b200kit.reprovision.states import State, Transition, onward, step
+from b200kit.node.state.verdict import Finding
+from b200kit.reprovision.escalation import Attempt, Decision
+from b200kit.reprovision.ledger_line import (
+    AbortLine,
+    ClaimLine,
+    ClosingLine,
+    DoneLine,
+    EvidenceBundle,
+    FailedLine,
+    IntentLine,
+    LedgerLine,
+    OpenLine,
+    ReleaseLine,
+    Standing,
+)
+from b200kit.reprovision.planned_change import PlannedChange, ReportedChange, Work
+from b200kit.reprovision.states import State, onward, step
+
+
+@dataclass(frozen=True)
+class StepTaken:
+    """A step as a report shows it: from which state to which, and what came of it."""
+
+    at: str
+    began: str
+    action: str
+    before: State
+    after: State
+    outcome: str
+
+
+@dataclass(frozen=True)
+class TakenOut:
+    """Who took the node out of service, when and why."""
+
+    who: str
+    when: str
+    why: str
+
+
+@dataclass(frozen=True)
+class TransactionReport:
+    """The `reprovision` of a host record."""
+
+    state: State
+    level: Level | None = None
+    why: str | None = None
+    history: tuple[StepTaken, ...] = ()
+    parts: tuple[str, ...] = ()
+    evidence: str | None = None
+    quarantine: TakenOut | None = None
+    change: ReportedChange | None = None
 
 
 @dataclass(frozen=True)
 class Transaction:
     """A node's transaction as its lines have it; `id` is empty where none is open.
 
-    *pending* is the intent that no line closes, *owner* the claim in force or none, *quarantine*
-    {"who", "when", "why"}, *decision* the last one made, *evidence* {"path", "sha256"}, *change*
-    the last change that the node was taken out for, open or not, *took* seconds of earlier steps.
+    *pending* is the intent that no line closes, *owner* the claim in force or none, *decision* the
+    last one made, *change* the last change that the node was taken out for, open or not, *took*
+    seconds of earlier steps.
     """
 
     node: str
     id: str = ""
     state: State = State.SERVING
-    pending: dict[str, Any] | None = None
-    owner: dict[str, Any] | None = None
-    quarantine: dict[str, Any] | None = None
+    pending: IntentLine | None = None
+    owner: ClaimLine | None = None
+    quarantine: TakenOut | None = None
     findings: tuple[Finding, ...] = ()
     cause: str = ""
-    decision: dict[str, Any] | None = None
-    evidence: dict[str, Any] | None = None
+    decision: Decision | None = None
+    evidence: EvidenceBundle | None = None
     attempts: tuple[Attempt, ...] = ()
-    steps: tuple[dict[str, Any], ...] = ()
+    steps: tuple[StepTaken, ...] = ()
     digests: tuple[str, ...] = ()
     opened: str = ""
     why: str = ""
@@ -53,6 +100,13 @@ class Transaction:
         return bool(self.id)
 
     @property
+    def intent(self) -> IntentLine:
+        """The pending one; LookupError where there is none."""
+        if self.pending is None:
+            raise LookupError("a step ends that nothing began")
+        return self.pending
+
+    @property
     def work(self) -> Work:
         """What it does with the node."""
         return self.change.work if self.change else Work.REPAIR
@@ -60,7 +114,7 @@ class Transaction:
     @property
     def changed(self) -> PlannedChange | None:
         """The change that this transaction was begun for; None for a repair."""
-        made = any(str(entry["action"]) in (Work.CHANGE, Work.ROLL_BACK) for entry in self.steps)
+        made = any(taken.action in (Work.CHANGE, Work.ROLL_BACK) for taken in self.steps)
         return self.change if made else None
 
     @property
@@ -69,97 +123,97 @@ class Transaction:
         return self.work is not Work.REPAIR and bool(self.change and self.change.in_place)
 
     @property
-    def parts(self) -> list[str]:
+    def parts(self) -> tuple[str, ...]:
         """Parts that a person must look at."""
-        return list((self.decision or {}).get("parts", []))
+        return self.decision.parts if self.decision else ()
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def underway(self) -> str:
+        """Where it stands, for a person: "drained, in the middle of evidence"."""
+        pending = f", in the middle of {self.pending.step}" if self.pending else ""
+        return f"{self.state.value}{pending}"
+
+    @property
+    def standing(self) -> Standing:
+        """What its newest line says."""
+        return Standing(self.id, self.cause, self.change.summary if self.change else None)
+
+    def report(self) -> TransactionReport:
         """The `reprovision` of a host record."""
-        decision = self.decision or {}
-        return {
-            "level": decision.get("level"),
-            "why": decision.get("why") or self.error or None,
-            "state": self.state.value,
-            "history": list(self.steps),
-            "parts": self.parts if self.state is State.MANUAL else [],
-            "evidence": (self.evidence or {}).get("path"),
-            "quarantine": self.quarantine,
-            **({"change": self.changed.reported()} if self.changed else {}),
-        }
+        made, decision = self.changed, self.decision
+        return TransactionReport(
+            state=self.state,
+            level=decision.level if decision else None,
+            why=(decision.why if decision else "") or self.error or None,
+            history=self.steps,
+            parts=self.parts if self.state is State.MANUAL else (),
+            evidence=self.evidence.path if self.evidence else None,
+            quarantine=self.quarantine,
+            change=made.reported if made else None,
+        )
 
 
-def fold(node: str, lines: Iterable[Mapping[str, Any]]) -> Transaction:
-    """The transaction that these lines add up to; lines of an unknown kind change nothing."""
+def fold(node: str, lines: Iterable[LedgerLine]) -> Transaction:
+    """The transaction that these lines add up to; LookupError where one cannot follow another."""
     found = Transaction(node)
     for line in lines:
         found = applied(found, line)
     return found
 
 
-def applied(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+def applied(tx: Transaction, line: LedgerLine) -> Transaction:
     """The transaction after one more line."""
-    take = _KINDS.get(str(line.get("kind")))
-    tx = take(tx, line) if take else tx
-    return replace(tx, digests=(*tx.digests, *logged(line)))
+    match line:
+        case ClaimLine():
+            tx = replace(tx, owner=line)
+        case ReleaseLine():
+            tx = replace(tx, owner=None)
+        case OpenLine():
+            tx = _opened(tx, line)
+        case IntentLine():
+            tx = _intended(tx, line)
+        case DoneLine():
+            tx = _done(tx, line)
+        case FailedLine():
+            tx = _failed(tx, line)
+        case AbortLine() if tx.change and tx.work is Work.CHANGE:
+            # A person gives the change up: the node goes back to what it served.
+            back, change = onward(tx.state, tx.work).back, tx.change.failing(line.why, ())
+            tx = replace(tx, state=back, pending=None, change=change)
+    return replace(tx, digests=(*tx.digests, *line.logged))
 
 
-def logged(line: Mapping[str, Any]) -> list[str]:
-    """The digests in the log of all actions that a line stands for."""
-    found = [*(line.get("recovered") or ()), line.get("audit")]
-    return [str(digest) for digest in found if digest]
-
-
-def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+def _opened(tx: Transaction, line: OpenLine) -> Transaction:
     """A new transaction; what was tried before still counts."""
-    known = line.get("change")
-    change = PlannedChange.from_line(known, _findings(line)) if known else tx.change
+    change = line.change and replace(line.change, already=line.findings)
     return replace(
         Transaction(tx.node, attempts=tx.attempts, digests=tx.digests, owner=tx.owner),
-        change=change,
+        change=change or tx.change,
         took=durations(tx),
-        id=str(line["tx"]),
-        opened=str(line["at"]),
-        cause=str(line.get("cause", "")),
-        why=str(line.get("why", "")),
-        findings=_findings(line),
+        id=line.tx,
+        opened=line.at,
+        cause=line.cause,
+        why=line.why,
+        findings=line.findings,
     )
 
 
-def _claim(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    fields = ("owner", "run", "since")
-    return replace(tx, owner={key: line.get(key) for key in fields})
+def _intended(tx: Transaction, line: IntentLine) -> Transaction:
+    tx = replace(tx, pending=line, error="", decision=line.decision or tx.decision)
+    if line.level is None:
+        return tx
+    attempt = Attempt(line.level, seconds(line.at), id=line.id)
+    return replace(tx, attempts=(*tx.attempts, attempt))
 
 
-def _release(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    del line
-    return replace(tx, owner=None)
-
-
-def _intent(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    tx = replace(tx, pending=dict(line), error="")
-    if line.get("step") == "action":
-        attempt = Attempt(Level.parse(line["level"]), seconds(str(line["at"])), id=str(line["id"]))
-        tx = replace(tx, decision=dict(line["decision"]), attempts=(*tx.attempts, attempt))
-    if line.get("step") == "hand over":
-        tx = replace(tx, decision=dict(line["decision"]))
-    return tx
-
-
-def _done(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+def _done(tx: Transaction, line: DoneLine) -> Transaction:
     """The step came to its end: the node stands where the table says."""
-    intent = tx.pending or {}
-    entry = step(tx.state, str(intent.get("step")))
-    tx = replace(
-        tx, state=entry.end, pending=None, steps=(*tx.steps, _taken(entry, intent, line, "done"))
-    )
+    entry = step(tx.state, tx.intent.step)
+    tx = _closed(tx, line, entry.end, "done")
     if entry.name == "quarantine":
-        tx = replace(
-            tx, quarantine={key: line.get(key) for key in ("who", "why")} | {"when": line["at"]}
-        )
+        tx = replace(tx, quarantine=TakenOut(line.who, line.at, line.why))
     if entry.name == "evidence":
-        tx = replace(tx, evidence={key: line.get(key) for key in ("path", "sha256")})
-    if "findings" in line:
-        tx = replace(tx, findings=_findings(line))
+        tx = replace(tx, evidence=line.evidence)
     if entry.end is State.SERVING:
         # Closed: what it was about is history.
         change = tx.change and (tx.change if tx.change.outcome else tx.change.ended())
@@ -168,31 +222,31 @@ def _done(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     return tx
 
 
-def _failed(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    """The step failed; `back` false means that it is to be tried again from where it began."""
-    intent = tx.pending or {}
-    entry = step(tx.state, str(intent.get("step")))
-    state = entry.back if line.get("back", True) else entry.start
-    taken = _taken(entry, intent, line, "failed")
-    tx = replace(
-        tx, state=state, pending=None, error=str(line.get("result", "")), steps=(*tx.steps, taken)
-    )
-    if "findings" in line:
-        tx = replace(tx, findings=_findings(line))
-    if tx.change and tx.work is not Work.REPAIR and line.get("back", True):
-        change = tx.change.failing(tx.error, tx.findings)
-        return replace(tx, change=change, cause=str(line.get("cause", "")))
+def _failed(tx: Transaction, line: FailedLine) -> Transaction:
+    """The step failed: the node stands where the table says, or where the step began."""
+    entry = step(tx.state, tx.intent.step)
+    state = entry.back if line.back else entry.start
+    tx = replace(_closed(tx, line, state, "failed"), error=line.result)
+    if tx.change and tx.work is not Work.REPAIR and line.back:
+        return replace(tx, change=tx.change.failing(tx.error, tx.findings), cause=line.cause)
     if state is entry.start or entry.name in ("drain", "evidence", "quarantine"):
         return tx
     return _outcome(tx, "failed" if entry.name == "action" else "did not help")
 
 
-def _abort(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    """A person gives the change up: the node goes back to what it served."""
-    if tx.change is None or tx.work is not Work.CHANGE:
-        return tx
-    change = tx.change.failing(str(line.get("why", "")), ())
-    return replace(tx, state=onward(tx.state, tx.work).back, pending=None, change=change)
+def _closed(tx: Transaction, line: ClosingLine, after: State, outcome: str) -> Transaction:
+    """The pending step is taken."""
+    intent = tx.intent
+    taken = StepTaken(
+        at=line.at,
+        began=intent.at,
+        action=f"{intent.step}: {intent.level.word}" if intent.level else intent.step,
+        before=tx.state,
+        after=after,
+        outcome=f"{outcome}: {line.result}" if line.result else outcome,
+    )
+    findings = tx.findings if line.findings is None else line.findings
+    return replace(tx, state=after, pending=None, steps=(*tx.steps, taken), findings=findings)
 
 
 def _outcome(tx: Transaction, outcome: str) -> Transaction:
@@ -200,37 +254,6 @@ def _outcome(tx: Transaction, outcome: str) -> Transaction:
     if not tx.attempts or tx.attempts[-1].outcome != "unfinished":
         return tx
     return replace(tx, attempts=(*tx.attempts[:-1], replace(tx.attempts[-1], outcome=outcome)))
-
-
-def _taken(
-    entry: Transition, intent: Mapping[str, Any], line: Mapping[str, Any], outcome: str
-) -> dict[str, Any]:
-    """A step as the report shows it."""
-    level = intent.get("level")
-    back = entry.back if line.get("back", True) else entry.start
-    return {
-        "at": line.get("at"),
-        "from": entry.start.value,
-        "to": (entry.end if outcome == "done" else back).value,
-        "action": f"{entry.name}: {level}" if level else entry.name,
-        "outcome": f"{outcome}: {line.get('result')}" if line.get("result") else outcome,
-        "began": intent.get("at"),
-    }
-
-
-def _findings(line: Mapping[str, Any]) -> tuple[Finding, ...]:
-    return tuple(map(finding_of, line.get("findings", [])))
-
-
-_KINDS = {
-    "open": _open,
-    "claim": _claim,
-    "release": _release,
-    "intent": _intent,
-    "done": _done,
-    "failed": _failed,
-    "abort": _abort,
-}
 
 
 def seconds(stamp: str) -> float:
@@ -241,8 +264,8 @@ def seconds(stamp: str) -> float:
 def durations(tx: Transaction) -> dict[str, float]:
     """Seconds that each step took when it last came to its end, by its name, "action: reboot"."""
     own = {
-        str(entry["action"]): seconds(str(entry["at"])) - seconds(str(entry["began"]))
-        for entry in tx.steps
-        if str(entry["outcome"]).startswith("done") and entry.get("began")
+        taken.action: seconds(taken.at) - seconds(taken.began)
+        for taken in tx.steps
+        if taken.outcome.startswith("done")
     }
     return {**tx.took, **own}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import newest
+from b200kit.reprovision import ledger
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Damaged
+from b200kit.reprovision.planned_change import ChangeSummary
 from b200kit.rollout import waves
 from b200kit.rollout.turns import Turns
 from b200kit.rollout.waves import Wave
@@ -46,7 +47,7 @@ class WaitingNode:
 class History:
     """What the transactions of the inventory's nodes say of changes that were made or tried."""
 
-    changes: Mapping[str, Mapping[str, Any]]
+    changes: Mapping[str, ChangeSummary | None]
 
     @classmethod
     def read(cls, folder: Path, inventory: Sequence[str]) -> History:
@@ -54,19 +55,20 @@ class History:
         found = {}
         for name in inventory:
             with suppress(Damaged):
-                found[name] = newest.last_change(folder, name)
+                found[name] = ledger.last_change(folder, name)
         return cls(found)
 
     def good(self, titles: set[str]) -> int:
         """Nodes whose last change was one of these, and good."""
         return sum(
-            change.get("outcome") == "done" and change.get("title") in titles
+            change.outcome == "done" and change.title in titles
             for change in self.changes.values()
+            if change
         )
 
     def bad(self, title: str) -> str | None:
         """A node on which this change was bad, and that nothing else was changed on since."""
-        found = (n for n, c in self.changes.items() if c.get("bad") and c.get("title") == title)
+        found = (n for n, c in self.changes.items() if c and c.bad and c.title == title)
         return next(found, None)
 
 

@@ -30,7 +30,7 @@ def onward(tx: Transaction) -> str:
     change = tx.change
     if change is None or tx.work is Work.REPAIR:
         return ""
-    name = str(tx.pending["step"]) if tx.pending else states.onward(tx.state, tx.work).name
+    name = tx.pending.step if tx.pending else states.onward(tx.state, tx.work).name
     took = transaction.durations(tx).get(name)
     before = f" (it took {duration(took)})" if took else ""
     return f"; {tx.work.value}, wave {change.wave} of {change.waves}, next: {name}{before}"

@@ -23,6 +23,7 @@ from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import AbortLine
 from b200kit.reprovision.owner import is_set_aside, ledger_of, owned, serves
 from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.reachable import unreachable
@@ -101,7 +102,7 @@ def _refusal(node: Node, title: str, entries: Entries) -> str:
 def _continued(node: Node, tx: Transaction, title: str) -> WaitingNode | None:
     """An earlier run took it out; what is left for a repair is not for this run."""
     if tx.work is Work.REPAIR:
-        node.record.reprovision = tx.to_json()
+        node.record.reprovision = unstructure(tx.report())
         node.fail(STAGE, left_out_line(tx), outcome="quarantined")
         return None
     steps.observed(node)
@@ -194,7 +195,7 @@ def _change(node: Node, entry: WaitingNode, turns: Turns, waited: bool) -> str:
             found = _found_before(node, entry)
             SAFETY.take_out(node, True, lambda: _begin(ledger, entry, turns, found))
         elif node.spec.rollout_action == "abort":
-            ledger.append("abort", why=f"given up by {process.owner()}")
+            ledger.append(AbortLine(why=f"given up by {process.owner()}"))
         machine = StateMachine(node, ledger, handler_for, _no_repair, repairs=False)
         return _end(node, machine.run())
 
@@ -223,8 +224,7 @@ def _begin(ledger: Ledger, entry: WaitingNode, turns: Turns, found: Sequence[Fin
         in_place=entry.in_place,
         measures=entry.measures,
     )
-    known = [unstructure(finding) for finding in found]
-    ledger.begin(known, "", entry.title, change=change.to_line())
+    ledger.begin(found, "", entry.title, change)
 
 
 def _no_repair(tx: Transaction) -> Decision:

@@ -22,16 +22,15 @@ def line(folder: Path, tx: Transaction) -> str:
     """How far a node's open transaction is, since when, whose it is, and what is next."""
     if tx.state is State.MANUAL:
         return explain.repair_line(tx)
-    pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
     onward = progress.onward(tx)
-    return f"{tx.state.value}{pending}, out since {tx.opened}{onward}; {_owner(folder, tx)}"
+    return f"{tx.underway}, out since {tx.opened}{onward}; {_owner(folder, tx)}"
 
 
 def _owner(folder: Path, tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
         return "owned by nobody: the next run continues"
-    name = f"{owner['owner']} since {owner['since']}"
+    name = f"{owner.who} since {owner.at}"
     if ledger.is_held(folder, tx.node):
         return f"owned by {name}"
     return f"left by {name}, whose process is gone: the next run continues"

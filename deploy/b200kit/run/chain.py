@@ -7,55 +7,62 @@ was. One that a kill cut short does not: it was never there for the line that fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from b200kit.node.lib.documents import Malformed, unstructure
 from b200kit.run import jsonl
+
+T = TypeVar("T")
+Read = Callable[[Mapping[str, Any]], T]
+"""A line's document of its JSON; raises Malformed."""
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Generic[T]):
     """Lines as read: the entries, lines cut short, what is wrong, the digest of the last entry."""
 
-    entries: tuple[dict[str, Any], ...] = ()
+    entries: tuple[T, ...] = ()
     torn: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
     last: str = ""
 
 
-def line(entry: Mapping[str, Any], previous: str) -> tuple[str, str]:
+def line(entry: object, previous: str) -> tuple[str, str]:
     """The line that follows digest *previous*, newline included, and its own digest."""
-    body = {**entry, "previous": previous}
+    body = _body({**unstructure(entry), "previous": previous})
     digest = jsonl.digest(body)
     return json.dumps({**body, "digest": digest}, sort_keys=True) + "\n", digest
 
 
-def parse(content: bytes) -> Chain:
+def parse(read: Read[T], content: bytes) -> Chain[T]:
     """Read lines and follow their chain; whatever the bytes are, nothing is raised."""
-    entries: list[dict[str, Any]] = []
+    entries: list[T] = []
     torn, damage, last, lost = [], [], "", 0
     for number, entry in jsonl.lines(content):
         if entry is None or not _is_entry(entry):
             torn.append(f"line {number} is no entry: it was cut short or written over")
             lost = number
             continue
-        digest = str(entry["digest"])
         if not _is_whole(entry):
             damage.append(f"line {number} was changed after it was written")
         elif entry["previous"] != last:
             damage.append(
                 f"line {number} does not follow the one before it: lines were taken away or moved"
             )
-        last, lost = digest, 0
-        entries.append(entry)
+        last, lost = entry["digest"], 0
+        try:
+            entries.append(read(entry))
+        except Malformed as error:
+            damage.append(f"line {number}: {error}")
     if lost and content.endswith(b"\n"):
         # A writer that dies leaves no end of line, and the next one follows what was whole.
         damage.append(f"line {lost}, the last, was written over")
     return Chain(tuple(entries), tuple(torn), tuple(damage), last)
 
 
-def newest(backwards: Iterable[bytes]) -> Chain:
+def newest(read: Read[T], backwards: Iterable[bytes]) -> Chain[T]:
     """The last entry alone, of lines that come from the end on (b200kit/run/jsonl.py).
 
     Its damage is what `parse` would say of this entry and of what follows it.
@@ -69,19 +76,23 @@ def newest(backwards: Iterable[bytes]) -> Chain:
         if entry is None or not _is_entry(entry):
             lost = True
             continue
-        damage = []
-        if lost and ended:
-            damage.append("the last line was written over")
+        damage = ["the last line was written over"] if lost and ended else []
         if not _is_whole(entry):
             damage.append("the last entry was changed after it was written")
-        return Chain((entry,), damage=tuple(damage), last=str(entry["digest"]))
+        try:
+            return Chain((read(entry),), damage=tuple(damage), last=entry["digest"])
+        except Malformed as error:
+            return Chain(damage=(*damage, f"the last line: {error}"), last=entry["digest"])
     nothing = ("no line of it is an entry",) if lost else ()
     return Chain(torn=nothing, damage=nothing if ended else ())
 
 
+def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "digest"}
+
+
 def _is_whole(entry: Mapping[str, Any]) -> bool:
-    body = {key: value for key, value in entry.items() if key != "digest"}
-    return bool(entry["digest"] == jsonl.digest(body))
+    return bool(entry["digest"] == jsonl.digest(_body(entry)))
 
 
 def _is_entry(value: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.durable_files import space_named, sync_directory
 from b200kit.run.places import safe_name
 
@@ -138,7 +139,7 @@ def lines(content: bytes) -> Iterator[tuple[int, dict[str, Any] | None]]:
 def parsed(raw: bytes) -> dict[str, Any] | None:
     """The object of a line; None for one that is no JSON object, cut by a kill."""
     try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
+        value = documents.parse(raw, documents.LARGE)
+    except documents.Malformed:
         return None
     return value if isinstance(value, dict) else None

@@ -23,6 +23,7 @@ from b200kit.report.html.page import render
 from b200kit.report.terminal.page import lines
 from b200kit.reprovision import ledger
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run import console
 from tests.sample import sample
 from tests.unit import states
@@ -148,7 +149,7 @@ def test_no_line_of_a_ledger_or_a_record_drives_the_terminal(tmp_path: Path) -> 
     node = Ledger(tmp_path, "n1", who=f"ops{HOSTILE[:-1]}", run="r")
     node.claim()
     node.begin([], HOSTILE[:-1], HOSTILE[:-1])
-    node.append("intent", step="quarantine", id=HOSTILE[:-1], why=HOSTILE[:-1])
+    node.append(IntentLine(step="quarantine", id=HOSTILE[:-1], why=HOSTILE[:-1]))
     folder = ("--transactions", str(tmp_path))
     shown = ("transaction", "show", "n1")
     for arguments in (*_LISTS, shown, (*shown, "--json")):

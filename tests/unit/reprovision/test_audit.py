@@ -12,10 +12,18 @@ from click.testing import CliRunner
 from b200kit.cli.audit import INTACT, command
 from b200kit.reprovision import audit, ledger
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import AuditLine
+from b200kit.reprovision.states import State
 from b200kit.run import chain
 from b200kit.run.places import safe_name
 from tests.messages import assert_message
 from tests.subtests import in_subtests
+
+
+def action(node: str, what: str) -> AuditLine:
+    return AuditLine(
+        "claim", "t", node, "tx", "alice", "r", State.SERVING, State.SERVING, what=what
+    )
 
 
 def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:
@@ -23,7 +31,7 @@ def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:
     lines, known, last = [], {"n1": [], "n2": []}, ""  # type: ignore[var-annotated]
     for number in range(count):
         node = f"n{1 + number % 2}"
-        text, last = chain.line({"node": node, "what": f"act {number}", "at": "t"}, last)
+        text, last = chain.line(action(node, f"act {number}"), last)
         lines.append(text.encode())
         known[node].append(last)
     return lines, known
@@ -75,13 +83,13 @@ def test_acts_in_another_order_are_found(number: int) -> None:
 
 def test_act_that_was_put_in_is_found() -> None:
     lines, known = log()
-    extra, _ = chain.line({"node": "n1", "what": "more"}, json.loads(lines[1])["digest"])
+    extra, _ = chain.line(action("n1", "more"), json.loads(lines[1])["digest"])
     assert faults([*lines[:2], extra.encode(), *lines[2:]], known)
 
 
 def test_end_that_was_cut_off_is_found_by_the_transactions() -> None:
     lines, known = log()
-    assert chain.parse(b"".join(lines[:3])).damage == ()
+    assert chain.parse(dict, b"".join(lines[:3])).damage == ()
     found = faults(lines[:3], known)
     assert [line.split(":")[0] for line in found] == ["n1", "n2"]
     assert_message(*found)
@@ -114,7 +122,7 @@ def test_file_of_a_node_that_is_gone_is_found_by_the_log() -> None:
 
 
 def test_node_whose_name_is_no_file_name_is_the_same_node() -> None:
-    text, digest = chain.line({"node": "rack 1/n1", "what": "act", "at": "t"}, "")
+    text, digest = chain.line(action("rack 1/n1", "act"), "")
     assert audit.verify(text.encode(), {safe_name("rack 1/n1"): [digest]}) == []
 
 

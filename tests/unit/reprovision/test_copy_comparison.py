@@ -10,12 +10,30 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import copy_comparison, ledger
+from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
+from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run import process
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 Copy = dict[str, Any]
+
+
+def copy_of(tx: Transaction) -> Copy:
+    """As the node has it."""
+    found: Copy = unstructure(NodeCopy(CopiedTransaction.of(tx), "", "b", process.this(), 1800.0))
+    return found
+
+
+def changed(**fields: object) -> Callable[[Copy], object]:
+    """The copy with other values of its transaction."""
+    return lambda copy: {**copy, "transaction": {**copy["transaction"], **fields}}
 
 
 class Site:
@@ -30,14 +48,13 @@ class Site:
             *(("quarantine", ""), ("drain", ""), ("evidence", "")),
             *(("action", level) for level in levels),
         ):
-            more = {"level": level, "decision": {"level": level}} if level else {}
-            taken = owner.append("intent", step=step, id=step, **more).digests[-1]
-            copied = taken if step == "quarantine" else None
-            owner.append("done", result="done", why="no driver", copied=copied)
+            decision = Decision(Level.parse(level), "") if level else None
+            out = owner.append(IntentLine(step=step, id=step, decision=decision))
+            copied = out.digests[-1] if step == "quarantine" else None
+            owner.append(DoneLine(result="done", why="no driver", copied=copied))
             if copied:
-                self.copy: Copy | None = copy_comparison.of_transaction(owner.read())
-                self.copy |= {"audit": taken, "state": "serving"}
-        self.newest: Copy = copy_comparison.of_transaction(owner.release())
+                self.copy = copy_of(out)
+        self.newest = copy_of(owner.release())
 
     def path(self, name: str) -> Path:
         """A file of the controller."""
@@ -103,11 +120,11 @@ TAMPERED: dict[str, Callable[[Copy], object]] = {
     "removed": lambda copy: None,
     "not read": lambda copy: {"unmeasured": "JSONDecodeError"},
     "another document": lambda copy: [1],
-    "an attempt taken away": lambda copy: copy | {"attempts": copy["attempts"][:-1]},
-    "an attempt added": lambda copy: copy | {"attempts": [*copy["attempts"], {"id": "x"}]},
-    "another state": lambda copy: copy | {"state": "canary"},
-    "an action that nobody knows": lambda copy: copy | {"audit": "0" * 64},
-    "no action": without("audit"),
+    "an attempt taken away": changed(attempts=[]),
+    "an attempt added": changed(attempts=[{"level": "reboot", "at": 1.0}] * 2),
+    "another state": changed(state="canary"),
+    "an action that nobody knows": changed(audit="0" * 64),
+    "no action": without("transaction"),
 }
 
 
@@ -121,7 +138,7 @@ def test_copy_that_was_changed_on_the_node_is_named(
 
 
 def test_older_copy_that_was_put_back_is_named(site: Site) -> None:
-    older = {**(site.copy or {}), "audit": ledger.digests(site.folder, "n1")[0]}
+    older = changed(audit=ledger.digests(site.folder, "n1")[0])(site.copy)
     fault = copy_comparison.fault(ledger.lines(site.folder, "n1").entries, older, "second")
     assert "an older one was put back" in fault
     # A run that wrote lines itself may have read the copy before them.

@@ -41,7 +41,7 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
         for days in (0, 40, 50):
             archive(evidence, node, days)
     for node in ("closed", "open"):
-        claimed(transactions, node).append("note")
+        claimed(transactions, node)
     (transactions / "damaged.jsonl").write_text('{"kind": "open"}\n')
     transaction = claimed(transactions, "open").begin([], "", "")
     assert transaction.is_open

@@ -7,17 +7,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import ledger, newest
+from b200kit.reprovision import ledger
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import AuditLine, ClaimLine, FailedLine, IntentLine, Standing
+from b200kit.reprovision.states import State
 from b200kit.run import chain, jsonl
 
 NODES = 1000
+AUDIT = ledger.AUDIT.removesuffix(".jsonl")
 
 
 class Counted(io.FileIO):
@@ -51,7 +55,19 @@ def history(folder: Path, name: str, count: int) -> None:
     """A file of a node that is out, after so many lines."""
     last, text = "", []
     for number in range(count):
-        entry = {"kind": "x", "node": name, "n": number, "after": {"tx": "t", "cause": "c"}}
+        head: dict[str, Any] = {
+            "node": name,
+            "tx": "t",
+            "who": "alice",
+            "run": str(number),
+            "at": str(number),
+        }
+        if name == AUDIT:
+            entry: object = AuditLine(
+                kind="claim", before=State.SERVING, after=State.SERVING, **head
+            )
+        else:
+            entry = ClaimLine(after=Standing("t", "c"), **head)
         line, last = chain.line(entry, last)
         text.append(line)
     with open(jsonl.path_of(folder, name), "w") as file:
@@ -76,9 +92,9 @@ def test_safety_look_reads_the_end_of_each_file_whatever_its_length(
 def test_log_is_read_once_for_all_nodes_without_a_file(
     tmp_path: Path, counted: Iterator[type[Counted]]
 ) -> None:
-    history(tmp_path, ledger.AUDIT.removesuffix(".jsonl"), 5000)
+    history(tmp_path, AUDIT, 5000)
     log = tmp_path / ledger.AUDIT
-    assert [newest.out(tmp_path, f"n{number}") for number in range(NODES)] == [None] * NODES
+    assert [ledger.out(tmp_path, f"n{number}") for number in range(NODES)] == [None] * NODES
     assert next(counted).bytes_read == log.stat().st_size
 
 
@@ -86,13 +102,13 @@ def test_log_is_read_once_for_all_nodes_without_a_file(
 def test_action_reads_a_block_of_each_file_however_long_they_are(
     lines: int, tmp_path: Path, counted: Iterator[type[Counted]]
 ) -> None:
-    history(tmp_path, ledger.AUDIT.removesuffix(".jsonl"), lines)
+    history(tmp_path, AUDIT, lines)
     owner = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
     owner.claim()
     count = next(counted)
     count.bytes_read = 0
     for number in range(10):
-        owner.append("intent", step="quarantine", id=str(number))
-        owner.append("failed", back=False)
+        owner.append(IntentLine(step="quarantine", id=str(number)))
+        owner.append(FailedLine(back=False))
     assert count.bytes_read <= 20 * 2 * 4096
     owner.release()

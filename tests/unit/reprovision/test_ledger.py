@@ -15,10 +15,11 @@ import pytest
 from b200kit import cli
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import ledger, logged, newest
+from b200kit.reprovision import ledger
 from b200kit.reprovision.circuit_breaker import Fleet, floor_reason
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Damaged, Ledger
+from b200kit.reprovision.ledger_line import AuditLine, DoneLine, IntentLine, action_of
 from b200kit.reprovision.states import State
 from b200kit.run import chain, jsonl
 from b200kit.run.node import StageFailed
@@ -33,14 +34,16 @@ def begun(folder: Path, node: str) -> Ledger:
     lines = Ledger(folder, node, "alice@one pid 1", "a")
     lines.claim()
     lines.begin([], "driver.loaded", "")
-    lines.append("intent", step="quarantine", id="1")
-    lines.append("done", result="done", why="no driver")
+    lines.append(IntentLine(step="quarantine", id="1"))
+    lines.append(DoneLine(result="done", why="no driver"))
     return lines
 
 
 def signed(content: bytes, **entry: Any) -> bytes:
     """The content with one more line, which follows the last one as it should."""
-    return content + chain.line(entry, chain.parse(content).last)[0].encode()
+    lines = chain.parse(dict, content)
+    alike = next(line for line in lines.entries if line["kind"] == entry["kind"])
+    return content + chain.line({**alike, **entry}, lines.last)[0].encode()
 
 
 def without(content: bytes, number: int) -> bytes:
@@ -65,7 +68,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     **{f"line {n} taken away": partial(without, number=n) for n in range(3)},
     **{f"line {n} written over": partial(written_over, number=n, by=b"\xff{") for n in range(4)},
     "one word changed": lambda raw: raw.replace(b'"quarantine"', b'"drain"'),
-    "signed, and of no step there is": lambda raw: signed(raw, kind="intent", step="action"),
+    "signed, and of no step there is": lambda raw: signed(raw, kind="intent", step="pray", id="2"),
     "signed, and of other types": lambda raw: signed(raw, kind="open", tx=1, at=2, findings=3),
     "all in bytes of zero": lambda raw: b"\0" * len(raw),
     "cut off in its first line": lambda raw: raw[:40],
@@ -102,7 +105,7 @@ def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
     assert (jsonl.read(two.path), jsonl.read(damaged / ledger.AUDIT)) == before
     one = Ledger(damaged, "n1", "alice@one pid 1", "a")
     one.claim()
-    assert one.append("intent", step="drain", id="2").pending is not None
+    assert one.append(IntentLine(step="drain", id="2")).pending is not None
 
 
 def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> None:
@@ -111,7 +114,7 @@ def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> Non
     message = floor_reason(fleet, "n3", serves=True)
     # The last line says where the node stands; damage before it does not change that.
     assert ("(damaged, see b200 transaction list: n2)" in message) is (fleet.unread == {"n2"})
-    assert fleet.unread or newest.out(damaged, "n2") == "driver.loaded"
+    assert fleet.unread or ledger.out(damaged, "n2") == "driver.loaded"
 
 
 def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys: Capture) -> None:
@@ -142,7 +145,8 @@ def test_damaged_file_is_set_aside_where_a_person_starts_again(damaged: Path) ->
 
     tx = two.claim(anew)
     assert (tx.is_open, tx.why, tx.state) == (True, "a new board", State.SERVING)
-    assert (tx.owner or {})["owner"] == "bob@two pid 2"
+    assert tx.owner is not None
+    assert tx.owner.who == "bob@two pid 2"
     assert two.read() == tx
     assert [path.read_bytes() for path in damaged.glob("n2.damaged-*")] == left
 
@@ -162,7 +166,7 @@ def test_controller_that_was_killed_in_its_first_claim_leaves_no_damage(
     logged_as = first.claim().digests
     first._free()
     first.path.unlink() if content is None else first.path.write_bytes(content)
-    assert newest.out(tmp_path, "n1") is None
+    assert ledger.out(tmp_path, "n1") is None
     assert ledger.known(tmp_path) == ([] if content is None else ["n1"])
     tx = Ledger(tmp_path, "n1", "bob@two pid 2", "b").claim()
     assert tx.digests[0] == logged_as[0]
@@ -171,7 +175,6 @@ def test_controller_that_was_killed_in_its_first_claim_leaves_no_damage(
 @in_subtests(
     ("action", "out"),
     [
-        ({}, False),
         ({"kind": "claim", "tx": "", "after": "serving"}, False),
         ({"kind": "open", "tx": "t", "after": "serving"}, True),
         ({"kind": "claim", "tx": "t", "after": "drained"}, True),
@@ -182,7 +185,9 @@ def test_controller_that_was_killed_in_its_first_claim_leaves_no_damage(
     ],
 )
 def test_log_tells_whether_an_action_leaves_a_node_out(action: dict[str, str], out: bool) -> None:
-    assert logged.leaves_out(action) is out
+    rest = dict.fromkeys(("at", "node", "who", "run", "digest", "previous"), "")
+    action = {"schema": AuditLine.schema, **rest, "before": "serving", **action}
+    assert action_of(action).leaves_out is out
 
 
 def test_file_that_cannot_be_read_is_damaged_and_no_traceback(
@@ -200,11 +205,11 @@ def test_file_that_cannot_be_read_is_damaged_and_no_traceback(
 @in_subtests("at", range(1, 60, 7))
 def test_line_that_a_kill_cut_short_is_no_damage_wherever_it_was_cut(at: int) -> None:
     whole = chain.line({"a": 1}, "")[0].encode()
-    torn = whole + chain.line({"b": 2}, chain.parse(whole).last)[0].encode()[:at]
-    assert chain.parse(torn).damage == ()
-    more = torn + b"\n" + chain.line({"c": 3}, chain.parse(torn).last)[0].encode()
-    assert (len(chain.parse(more).entries), chain.parse(more).damage) == (2, ())
-    assert len(chain.parse(more).torn) == 1
+    torn = whole + chain.line({"b": 2}, chain.parse(dict, whole).last)[0].encode()[:at]
+    assert chain.parse(dict, torn).damage == ()
+    more = torn + b"\n" + chain.line({"c": 3}, chain.parse(dict, torn).last)[0].encode()
+    assert (len(chain.parse(dict, more).entries), chain.parse(dict, more).damage) == (2, ())
+    assert len(chain.parse(dict, more).torn) == 1
 
 
 @in_subtests("line", [b"\0" * 64, b"{}", b'{"digest": "x"}', b"[3]", b"\xff"])

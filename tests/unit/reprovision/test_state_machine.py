@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 from b200kit.inventory.keys.levels import Level
-from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision import audit, escalation, ledger, states
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
 from b200kit.reprovision.escalation import Decision, Limits
 from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine, ReleaseLine
 from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
@@ -79,26 +79,27 @@ class Fake:
 
     def facts(self, node: Node) -> dict[str, Any]:
         """The boot that is about to end."""
-        return {"boot": self.world.read()["boot"]}
+        return {"boot_id": str(self.world.read()["boot"])}
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """Another boot than the intent's: the level was done."""
-        if self.name != "action" or intent["boot"] == self.world.read()["boot"]:
+        if self.name != "action" or intent.boot_id == str(self.world.read()["boot"]):
             return None
         return "already done: another boot"
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> DoneLine:
         """The effect, between two places to die at."""
         self.kill(f"before {self.name}")
         try:
-            return {"result": self._perform(intent)}
+            return DoneLine(result=self._perform(intent))
         finally:
             self.kill(f"after {self.name}")
 
-    def _perform(self, intent: Intent) -> str:
+    def _perform(self, intent: IntentLine) -> str:
         world, now = self.world, self.world.read()
         if self.name == "action":
-            level = Level.parse(intent["level"])
+            level = intent.decision.level if intent.decision else None
+            assert level is not None
             world.did(level.word, boot=now["boot"] + 1, fit=level is world.cure or now["fit"])
             return "a new boot"
         world.did(self.name)
@@ -136,7 +137,7 @@ def run(
     ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run")
     tx = ledger.claim()
     if not tx.is_open and not world.read()["fit"]:
-        ledger.begin([unstructure(FAULT)], "driver.loaded", "")
+        ledger.begin([FAULT], "driver.loaded", "")
 
     def handler_for(name: str, tx: Transaction) -> StepHandler:
         return Fake(world, name, tx, kill)
@@ -216,14 +217,14 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
     watched(snapshots)
     whole = run(tmp_path / "run", cure, snapshots, budget)
     assert whole.state is state
-    taken = {entry["action"].partition(":")[0] for entry in whole.steps}
+    taken = {entry.action.partition(":")[0] for entry in whole.steps}
     assert snapshots.names >= {f"{when} {step}" for when in ("before", "after") for step in taken}
     assert len(snapshots.places) > 40
     watched(Killer())
     for place, copy in snapshots.places.values():
         tx = run(copy, cure, Killer(), budget)
         assert (tx.state, World(copy, cure).levels()) == (state, levels), f"dead {place}"
-        assert tx.parts == ([] if state is State.SERVING else ["GPU 4"])
+        assert tx.parts == (() if state is State.SERVING else ("GPU 4",))
         content = (copy / ledger.AUDIT).read_bytes()
         assert audit.verify(content, {"n1": ledger.digests(copy, "n1")}) == [], place
 
@@ -279,7 +280,7 @@ class Steps:
         self.world, self.raising = World(tmp_path, Level.REBOOT), dict(raising)
         self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run")
         self.ledger.claim()
-        self.ledger.begin([unstructure(FAULT)], "driver.loaded", "")
+        self.ledger.begin([FAULT], "driver.loaded", "")
 
     def machine(self, releasing: bool = False) -> StateMachine:
         """A machine over them."""
@@ -287,13 +288,13 @@ class Steps:
         return StateMachine(node, self.ledger, self._handler, decide, releasing)
 
     def _handler(self, name: str, tx: Transaction) -> StepHandler:
-        level = (tx.pending or {}).get("level")
-        fake, error = Fake(self.world, name, tx, Killer()), self.raising.get(level or name)
+        title = tx.pending.title if tx.pending else name
+        fake, error = Fake(self.world, name, tx, Killer()), self.raising.get(title)
         if error is None:
             return fake
 
         class Raising(Fake):
-            def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+            def perform(self, node: Node, intent: IntentLine, say: Say) -> DoneLine:
                 """Nothing is done."""
                 assert error is not None
                 raise error
@@ -374,9 +375,11 @@ def test_second_operator_reads_who_holds_the_node_since_when(tmp_path: Path) -> 
     with raises_message(Held, TIME=TIME):
         bob.claim()
     with raises_message(StageFailed, FOLDER=tmp_path):
-        bob.append("release")
+        bob.append(ReleaseLine())
     alice.release()
-    assert (bob.claim().owner or {})["owner"] == "bob@two pid 2"
+    owner = bob.claim().owner
+    assert owner is not None
+    assert owner.who == "bob@two pid 2"
 
 
 def test_claim_ends_with_its_process_and_no_sooner(tmp_path: Path) -> None:
@@ -397,7 +400,9 @@ def test_claim_ends_with_its_process_and_no_sooner(tmp_path: Path) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     assert not ledger.is_held(tmp_path, "n1")
-    assert (bob.claim().owner or {})["owner"] == "bob@two pid 2"
+    owner = bob.claim().owner
+    assert owner is not None
+    assert owner.who == "bob@two pid 2"
 
 
 def test_half_a_line_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
@@ -408,4 +413,4 @@ def test_half_a_line_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
     with ledger.path.open("ab") as file:
         file.write(b'{"kind": "intent", "step": "quar')
     assert ledger.read() == before
-    assert ledger.append("intent", step="quarantine", id="1").pending is not None
+    assert ledger.append(IntentLine(step="quarantine", id="1")).pending is not None

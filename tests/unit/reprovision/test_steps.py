@@ -16,13 +16,12 @@ from b200kit.reprovision import bring_up, node_copy, provision, steps, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
-    Evidence,
-    Intent,
     Say,
     action_for,
     evidence,
 )
 from b200kit.reprovision.escalation import Attempt
+from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
 from b200kit.reprovision.state_machine import NotFit
 from b200kit.reprovision.states import TABLE, State
 from b200kit.reprovision.transaction import Transaction
@@ -34,6 +33,7 @@ from tests.unit import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 TX = Transaction("n01", id="tx")
+INTENT = IntentLine(step="drain", id="1")
 
 
 def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
@@ -104,7 +104,7 @@ def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
     """What the step says."""
     monkeypatch.setattr(traffic, "adapters", lambda node: list(senders))
     step = steps.handler_for("drain", TX)
-    return str(step.perform(node, {}, lambda text: None)["result"])
+    return step.perform(node, INTENT, lambda text: None).result
 
 
 def asked(node: Node, **changes: Any) -> None:
@@ -197,16 +197,16 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
 def test_evidence_is_told_with_what_went_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def collect(node: Node, intent: Intent, say: Say) -> Evidence:
+    def collect(node: Node, intent: IntentLine, say: Say) -> EvidenceBundle:
         say("evidence: 1.0 MB in e.tar.gz")
         say("removed 2 archives")
-        return Evidence("e.tar.gz", "0")
+        return EvidenceBundle("e.tar.gz", "0")
 
     node, _ = nodes.bare(tmp_path)
     monkeypatch.setattr(steps, "unreachable", lambda node: None)
     monkeypatch.setattr(evidence, "collect", collect)
-    found = steps.RepeatableStep(TX, steps._evidence).perform(node, {}, print)
-    assert found["result"] == "evidence: 1.0 MB in e.tar.gz; removed 2 archives"
+    found = steps.RepeatableStep(TX, steps._evidence).perform(node, INTENT, print)
+    assert found.result == "evidence: 1.0 MB in e.tar.gz; removed 2 archives"
 
 
 @in_subtests("level", [level for level in Level if level is not Level.REPLACE])
@@ -233,5 +233,8 @@ def test_history_is_what_controller_and_node_remember_each_attempt_once() -> Non
 
 
 def test_copy_on_the_node_that_makes_no_sense_is_none() -> None:
-    assert node_copy.attempts({"attempts": [{"level": "pray"}, {}, {"level": "reboot"}]}) == ()
-    node_copy.refuse_if_held(Node("n1", None, {}), {"owner": "x", "tx": "1"})  # type: ignore[arg-type]
+    answers = ['{"attempts": [{"level": "pray"}]}', "null", "{", '{"owner": "x", "tx": "1"}']
+    remote = SimpleNamespace(run=lambda *_, **__: answers.pop())
+    node = SimpleNamespace(connected=lambda: remote)
+    while answers:
+        assert node_copy.read(node) is None  # type: ignore[arg-type]

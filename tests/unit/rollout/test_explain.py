@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from b200kit.reprovision import transaction
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine, OpenLine
 from b200kit.rollout import explain
 
 AT = "2026-11-21T09:00:{:02}Z"
@@ -10,11 +11,12 @@ AT = "2026-11-21T09:00:{:02}Z"
 
 def taken(*seconds: int) -> float | None:
     """What is known after a change whose quarantine, drain and change took so long."""
-    lines, now = [{"kind": "open", "tx": "t", "at": AT.format(0)}], 0
+    now = 0
+    lines: list[LedgerLine] = [OpenLine(tx="t", at=AT.format(0))]
     for step, span in zip(("quarantine", "drain", "change"), seconds, strict=False):
-        lines.append({"kind": "intent", "step": step, "id": step, "at": AT.format(now)})
+        lines.append(IntentLine(step=step, id=step, at=AT.format(now)))
         now += span
-        lines.append({"kind": "done", "id": step, "at": AT.format(now)})
+        lines.append(DoneLine(id=step, at=AT.format(now)))
     return explain.last_time_s(transaction.fold("n1", lines))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.planned_change import PlannedChange
 from b200kit.rollout import underway
 from tests.messages import TIME, assert_message
@@ -16,8 +17,7 @@ def begun(folder: Path, node: str, change: PlannedChange | None = None) -> Ledge
     """A node that somebody has taken out, and works on."""
     lines = Ledger(folder, node, who="ops@b1", run="r1")
     lines.claim()
-    more = {"change": change.to_line()} if change else {}
-    lines.begin([], "change" if change else "nvlink.links", "", **more)
+    lines.begin([], "change" if change else "nvlink.links", "", change)
     return lines
 
 
@@ -57,5 +57,5 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
 def test_a_file_that_grew_is_read_again(tmp_path: Path) -> None:
     lines = begun(tmp_path, "n1", CHANGE)
     before = underway.of(tmp_path, ["n1"])[0]
-    lines.append("intent", step="quarantine", id="x", why="x")
+    lines.append(IntentLine(step="quarantine", id="x", why="x"))
     assert underway.of(tmp_path, ["n1"])[0] != before

@@ -10,6 +10,7 @@ from b200kit.report.document import items, mapping, read, show, unread
 from b200kit.report.html.figure import Table
 
 _HEAD = ("at", "from", "to", "action", "outcome")
+_KEYS = ("at", "before", "after", "action", "outcome")
 _NO_STEPS = Table(_HEAD, ())
 _LEVELS = {
     "restart-services": "restart the services",
@@ -44,7 +45,7 @@ def reprovisioned_of(host: object) -> Reprovisioned:
     state = show(read(document, "state"))
     rows = tuple(
         tuple(
-            show(read(entry, key)) if mapping(entry).get(key) is not None else "-" for key in _HEAD
+            show(read(entry, key)) if mapping(entry).get(key) is not None else "-" for key in _KEYS
         )
         for entry in items(read(document, "history"))
     )

@@ -6,10 +6,9 @@
         def perform(self, node, intent, say): ...
     ACTION = Reboot()
 
-An intent is {"id", "node", "level", "attempt", "of", "at", "why", "boot_id", **facts}: `id` names
-this one action for ever, so that what it leaves on the node is distinct from an earlier one's.
-It is on the controller's disk before `perform` begins. What went wrong is an ActionFailed, one line
-that never holds a secret; the node then escalates to the next level.
+The `id` of an intent names this one action for ever, so that what it leaves on the node is distinct
+from an earlier one's. It is on the controller's disk before `perform` begins. What went wrong is an
+ActionFailed, one line that never holds a secret; the node then escalates to the next level.
 
 Beside the levels stand the steps every node takes, functions of
 b200kit/reprovision/actions/quarantine.py and b200kit/reprovision/actions/evidence.py:
@@ -18,25 +17,24 @@ b200kit/reprovision/actions/quarantine.py and b200kit/reprovision/actions/eviden
     quarantine.close(node) -> str           after the drain: nothing serves there now
     quarantine.admit(node, who) -> str      the mark stays, the services may start to be proven
     quarantine.lift(node, who) -> str       the mark is gone
-    evidence.collect(node, intent, say) -> Evidence
+    evidence.collect(node, intent, say) -> EvidenceBundle
 
 They may be repeated at no harm, and raise ActionFailed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import StageFailed
 
 if TYPE_CHECKING:
     from b200kit.run.node import Node
 
-Intent = Mapping[str, Any]
 Say = Callable[[str], None]
 
 MODULES: dict[Level, str] = {
@@ -63,21 +61,13 @@ class RemediationAction(Protocol):
     """The action of one level."""
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """What the intent saves, so that `probe` knows whether it was done. {} for nothing."""
+        """Fields of the intent by which `probe` knows whether it was done. {} for none."""
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """After a crash: "already done because ...", or None when it has to be done (again)."""
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> str:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Do it; returns what was observed. Raises ActionFailed."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The bundle of a node, on the controller."""
-
-    path: str
-    sha256: str
 
 
 def action_for(level: Level) -> RemediationAction:

@@ -9,7 +9,8 @@ from typing import Any
 
 from b200kit.inventory.keys.reprovision import Deadlines
 from b200kit.node.lib import documents
-from b200kit.reprovision.actions import ActionFailed, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, Say
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
 
@@ -31,16 +32,16 @@ class DaemonsAction:
         del node
         return {}
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """By that note; None when it has to be done (again)."""
-        words = f"gpu-daemons show --act {shlex.quote(str(intent['id']))}"
+        words = f"gpu-daemons show --act {shlex.quote(intent.id)}"
         try:
             note = documents.parse(node.connected().program(words, timeout=60))
         except (RemoteError, ValueError) as error:
             raise ActionFailed(f"whether it was done is unknown: {error}") from None
         return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> str:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Do it and wait for the fabric, once for an action's id, over a lost connection too.
 
         A node program that a dead controller left running is waited for; its answer is the
@@ -48,7 +49,7 @@ class DaemonsAction:
         """
         limit_s = self.deadline(node.spec.reprovision.deadlines)
         say(f"{self.how}: it has {limit_s} s")
-        act = shlex.quote(str(intent["id"]))
+        act = shlex.quote(intent.id)
         words = f"gpu-daemons {self.how} --act {act} --deadline {limit_s}"
         remote = node.connected()
         try:

@@ -20,7 +20,8 @@ from typing import Any
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
 from b200kit.reprovision import kept_evidence, ledger
-from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, Say
+from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
@@ -39,22 +40,22 @@ def directory() -> Path:
     return Path(os.environ.get(VARIABLE) or home() / "evidence")
 
 
-def collect(node: Node, intent: Intent, say: Say) -> Evidence:
+def collect(node: Node, intent: IntentLine, say: Say) -> EvidenceBundle:
     """Fetch the node's archive and check every byte; one fetched for this action is reused.
 
     Raises ActionFailed; a node that does not answer has no evidence to give.
     """
-    path = directory() / safe_name(node.name) / f"{safe_name(str(intent['id']))}.tar.gz"
+    path = directory() / safe_name(node.name) / f"{safe_name(intent.id)}.tar.gz"
     if path.exists():
-        return Evidence(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-    content, description = _fetched(node, str(intent.get("why", "")))
+        return EvidenceBundle(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    content, description = _fetched(node, intent.why)
     missing = _missing(content)
     _save(path, content)
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
     if line := kept_evidence.prune(directory(), ledger.directory(), node.spec.kept):
         say(line)
-    return Evidence(str(path), str(description["sha256"]))
+    return EvidenceBundle(str(path), str(description["sha256"]))
 
 
 def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:

@@ -8,7 +8,8 @@ from typing import Any
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.operations import reboot
 from b200kit.reprovision import power
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.power import OFF, ON, Power
 from b200kit.run.node import Node, duration
 from b200kit.run.remote import RemoteError
@@ -26,7 +27,7 @@ class PowerCycle:
         """Asks the controller before anything is done, so that a wrong password costs nothing."""
         return {"power": power.of(node).state(), "boot_id": reboot.boot_id_or_none(node)}
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """Another boot than the intent's answers; any boot does where none answered then.
 
         A node that has power and does not answer may be booting from the first time, so it gets the
@@ -39,11 +40,11 @@ class PowerCycle:
             if switch.state() == OFF or time.monotonic() > end:
                 return None
             time.sleep(_POLL_S)
-        if now == intent.get("boot_id"):
+        if now == intent.boot_id:
             return None
         return "already done: the node runs another boot than the one that was to end"
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> str:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Ends with a node that answers; one that was off already is switched on."""
         switch, bmc = power.of(node), power.bmc_of(node)
         started = time.monotonic()
@@ -55,10 +56,10 @@ class PowerCycle:
         node.state = None
         return f"{how}, on again, {back}; {duration(time.monotonic() - started)} in all"
 
-    def _back(self, node: Node, intent: Intent) -> str:
+    def _back(self, node: Node, intent: IntentLine) -> str:
         limit = node.spec.reprovision.deadlines.power_cycle
         try:
-            return reboot.wait_until_back(node, intent.get("boot_id") or None, limit, AFTER)
+            return reboot.wait_until_back(node, intent.boot_id or None, limit, AFTER)
         except reboot.OtherKey as error:
             raise ActionRefused(str(error)) from None
         except RemoteError as error:

@@ -15,7 +15,8 @@ from typing import Any
 from b200kit.inventory.keys.reprovision import Reimage as Request
 from b200kit.operations import reboot
 from b200kit.reprovision import reimage
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress, Provisioner, Unreached
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node, duration
@@ -32,14 +33,14 @@ class Reimage:
         """Asks the system before anything is done, so that a wrong key for it costs nothing."""
         system = reimage.of(node)
         try:
-            pins = list(_pins(node).keys())
+            pins = tuple(_pins(node).keys())
             return {"host_keys": pins, "boot_id": reboot.boot_id_or_none(node), **system.facts()}
         finally:
             system.close()
 
-    def probe(self, node: Node, intent: Intent) -> str | None:
+    def probe(self, node: Node, intent: IntentLine) -> str | None:
         """A host key that was pinned since the intent, and the node answers with it."""
-        if list(_pins(node).keys()) == list(intent.get("host_keys", [])):
+        if tuple(_pins(node).keys()) == intent.host_keys:
             return None
         try:
             node.connected().connect_fresh()
@@ -47,7 +48,7 @@ class Reimage:
             return None
         return "already done: the node answers with the host key that was pinned for the new image"
 
-    def perform(self, node: Node, intent: Intent, say: Say) -> str:
+    def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Ends with a node that answers from its new image, with a host key that was trusted."""
         started = time.monotonic()
         limit = node.spec.reprovision.deadlines.reimage
@@ -58,7 +59,7 @@ class Reimage:
             say(f"host key {', '.join(map(known_hosts.fingerprint, keys))} pinned, from {source}")
         left = max(1.0, limit - (time.monotonic() - started))
         try:
-            reboot.wait_until_back(node, intent.get("boot_id") or None, left, AFTER)
+            reboot.wait_until_back(node, intent.boot_id or None, left, AFTER)
         except reboot.OtherKey as error:
             raise ActionRefused(str(error)) from None
         except RemoteError as error:
@@ -68,7 +69,7 @@ class Reimage:
         return f"{taken}, host key from {source}" if keys else f"{taken}, same host key"
 
 
-def _until_done(node: Node, intent: Intent, say: Say, end: float) -> Progress:
+def _until_done(node: Node, intent: IntentLine, say: Say, end: float) -> Progress:
     system, last = reimage.of(node), ""
     try:
         while True:
@@ -89,7 +90,7 @@ def _until_done(node: Node, intent: Intent, say: Say, end: float) -> Progress:
         system.close()
 
 
-def _look(system: Provisioner, intent: Intent) -> Progress:
+def _look(system: Provisioner, intent: IntentLine) -> Progress:
     """Where the image stands; a system that does not answer now may before the deadline."""
     try:
         return system.advance(intent)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from b200kit.reprovision.actions import ActionRefused, Intent
+from b200kit.reprovision.actions import ActionRefused
+from b200kit.reprovision.ledger_line import IntentLine
 
 if TYPE_CHECKING:
     from b200kit.inventory.keys.reprovision import Reimage
@@ -43,7 +44,7 @@ class Provisioner(Protocol):
     def facts(self) -> dict[str, Any]:
         """What differs between the image that is there and the next; read before any change."""
 
-    def advance(self, intent: Intent) -> Progress:
+    def advance(self, intent: IntentLine) -> Progress:
         """Look, and do what is next."""
 
     def close(self) -> None:

@@ -18,7 +18,8 @@ import tempfile
 from typing import IO, Any
 
 from b200kit.inventory.keys.reprovision import Reimage
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress
 from b200kit.run import known_hosts
 from b200kit.run.node import Node
@@ -41,7 +42,7 @@ class System:
         """The id of the action is all it needs."""
         return {}
 
-    def advance(self, intent: Intent) -> Progress:
+    def advance(self, intent: IntentLine) -> Progress:
         """Start it, pass on what it says, and take its answer when it has ended."""
         self._process = self._process or self._start(intent)
         code = self._process.poll()
@@ -62,10 +63,10 @@ class System:
         self._errors.close()
         self._answer.close()
 
-    def _start(self, intent: Intent) -> subprocess.Popen[bytes]:
+    def _start(self, intent: IntentLine) -> subprocess.Popen[bytes]:
         variables = {
             "B200_NODE": self._node.name,
-            "B200_ACT": str(intent.get("id", "")),
+            "B200_ACT": intent.id,
             "B200_ADDRESS": _address(self._node),
             "B200_IMAGE": self._requested.image or "",
         }

@@ -19,7 +19,8 @@ import requests
 from requests import exceptions
 
 from b200kit.inventory.keys.reprovision import Reimage
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.run import known_hosts
 from b200kit.run.node import Node
@@ -48,13 +49,13 @@ class System:
         """The number of the installation that the machine runs; the next has another."""
         return {"installation": self._installation().get("id")}
 
-    def advance(self, intent: Intent) -> Progress:
+    def advance(self, intent: IntentLine) -> Progress:
         """Release what is deployed, deploy what is ready, wait in between."""
         machine = self._call("GET", self._machine())
         state = str(machine.get("status_name"))
         installation = self._installation() if state not in (*_WORKING, *_DEPLOYABLE) else {}
         # Taken up again after a crash, too: what the intent knew is what was there before.
-        is_new = installation.get("id") not in (None, intent.get("installation"))
+        is_new = installation.get("id") not in (None, intent.installation)
         if state == "Deployed" and is_new:
             return Progress((state,), True, _keys_of(installation))
         if state == "Failed deployment" and is_new:
@@ -146,8 +147,8 @@ class System:
         return f"MAAS answers {answer.status_code}: {reason}"
 
 
-def _comment(intent: Intent) -> str:
-    return f"b200kit {intent.get('id', '')}: {intent.get('why', '')}"[:255]
+def _comment(intent: IntentLine) -> str:
+    return f"b200kit {intent.id}: {intent.why}"[:255]
 
 
 def _keys_of(installation: dict[str, Any]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
@@ -44,12 +45,38 @@ from b200kit.records.entries import (
     QualityComparison,
 )
 from b200kit.records.machines import Machine
+from b200kit.reprovision.copy_comparison import CopiedTransaction, CopyOwner, NodeCopy
+from b200kit.reprovision.escalation import Attempt, Decision
+from b200kit.reprovision.ledger_line import (
+    AbortLine,
+    AuditLine,
+    ClaimLine,
+    DoneLine,
+    EvidenceBundle,
+    FailedLine,
+    IntentLine,
+    OpenLine,
+    ReleaseLine,
+    Standing,
+)
+from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange, ReportedChange
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import StepTaken, TakenOut, TransactionReport
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
 from tests.unit.node.client.golden_answers import answers
 
 AT = "2026-11-25T13:00:00Z"
 FINDING = Finding("17 of 18", Status.FAIL, "GPU 3", action=Action.RESET_GPU, check="nvlink.links")
+PROCESS = Process("controller", "machine", "boot", 1, 0, 42, 7)
+ATTEMPTS = (Attempt(Level.REBOOT, 1.5, "cured", "1"),)
+DECISION = Decision(Level.REBOOT, "no driver", 1, 2, ("GPU 4",), ("reset-gpus: spent",))
+HEAD: dict[str, Any] = {
+    **{key: key for key in ("node", "tx", "who", "run", "audit", "previous", "digest")},
+    "at": AT,
+    "after": Standing("t", "c", ChangeSummary("t", bad=True)),
+    "recovered": ("b",),
+}
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
 SAME = AnswersJudgement("same", "as n02")
 KEY = PrecisionKey("m", "a" * 40, "vllm", ("fp8 weights",))
@@ -85,7 +112,6 @@ DOCUMENTS = (
     ),
     DrainNote(("replicas/vllm0",), watchdog=True),
     GivenShare(5),
-    Process("controller", "machine", "boot", 1, 0, 42, 7),
     Reference(answers(), 8, "n01", "this"),
     replace(Golden({"direct-0": Replies(answers())}, 8).result(), reference=SAME),
     RunConditions({"run.node": "n01", "versions.driver": {"unmeasured": "no driver"}}),
@@ -97,6 +123,34 @@ DOCUMENTS = (
     Compared("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
     Machine("a" * 32, "S1"),
     ServedModel(KEY, "0.32.0", "auto", 4096, None),
+    PROCESS,
+    NodeCopy(
+        CopiedTransaction(
+            "t", State.DRAINED, CopyOwner("ops", AT), (Attempt(Level.REBOOT, 1.5),), "a"
+        ),
+        AT,
+        "boot",
+        PROCESS,
+        1800.0,
+    ),
+    ClaimLine(**HEAD, previous_owner="ops@one pid 1"),
+    OpenLine(**HEAD, findings=(FINDING,), cause="c", why="w", change=PlannedChange("t", "d")),
+    ReleaseLine(**HEAD),
+    IntentLine(**HEAD, step="action", id="1", why="w", decision=DECISION, host_keys=("k",)),
+    DoneLine(**HEAD, id="1", result="r", copied="a", evidence=EvidenceBundle("/e", "b")),
+    FailedLine(**HEAD, id="1", result="r", findings=(FINDING,), cause="c", back=False),
+    AbortLine(**HEAD, why="w"),
+    AuditLine("done", AT, "n1", "t", "ops", "r", State.DRAINED, State.EVIDENCED, level="reboot"),
+    TransactionReport(
+        State.MANUAL,
+        Level.REPLACE,
+        "no level is left",
+        (StepTaken(AT, AT, "drain", State.QUARANTINED, State.DRAINED, "done"),),
+        ("GPU 4",),
+        "/e",
+        TakenOut("ops", AT, "w"),
+        ReportedChange("t", "1 of 2", "out of service"),
+    ),
 )
 
 

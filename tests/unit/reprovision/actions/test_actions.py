@@ -9,6 +9,7 @@ import io
 import json
 import tarfile
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ import pytest
 from b200kit.inventory.keys.levels import Level
 from b200kit.operations import reboot
 from b200kit.reprovision.actions import ActionFailed, action_for, evidence, quarantine
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import Node
 from b200kit.stages import serving_units
 from tests.fake.machine import Machine
 from tests.messages import TOOK, assert_message, raises_message
 from tests.unit.nodes import bare
 
-INTENT = {"id": "20261121-1", "why": "GPU 2's driver asks for a reset", "boot_id": "b1"}
+INTENT = IntentLine(
+    step="action", id="20261121-1", why="GPU 2's driver asks for a reset", boot_id="b1"
+)
 
 
 def said(line: str) -> None:
@@ -258,7 +262,7 @@ def test_reboot_is_done_once_and_known_by_its_boot(
     monkeypatch.setattr(reboot, "_POLL_S", 0.0)
     monkeypatch.setattr("b200kit.run.remote.Remote.reconnect", lambda remote: None)
     act = action_for(Level.REBOOT)
-    intent = {**INTENT, **act.facts(node)}
+    intent = replace(INTENT, **act.facts(node))
     assert act.probe(node, intent) is None
     assert_message(act.perform(node, intent, said), TOOK=TOOK)
     assert machine.boots == 2

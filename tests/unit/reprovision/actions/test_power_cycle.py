@@ -13,6 +13,7 @@ from b200kit.operations import reboot
 from b200kit.reprovision import power
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, power_cycle
 from b200kit.reprovision.actions.power_cycle import ACTION
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import Node
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
@@ -86,7 +87,9 @@ def cycle(
 ) -> tuple[str, list[str]]:
     said: list[str] = []
     monkeypatch.setattr(power, "of", lambda node: switch)
-    return ACTION.perform(node, {"id": "a1", "boot_id": boot_id}, said.append), said
+    return ACTION.perform(
+        node, IntentLine(step="action", id="a1", boot_id=boot_id), said.append
+    ), said
 
 
 def test_operating_system_is_asked_first(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +184,7 @@ def test_killed_run_finds_whether_the_boot_is_another(
     seen = list(answers)
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: seen.pop(0))
     monkeypatch.setattr(power, "of", lambda node: Switch())
-    assert bool(ACTION.probe(node, {"boot_id": before})) is done
+    assert bool(ACTION.probe(node, IntentLine(step="action", id="a1", boot_id=before))) is done
     assert len(answers) - len(seen) == looks
 
 
@@ -191,7 +194,7 @@ def test_killed_run_that_left_the_power_off_is_not_waited_for(
     began = clock.now
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: None)
     monkeypatch.setattr(power, "of", lambda node: Switch(state="off"))
-    assert ACTION.probe(node, {"boot_id": "b1"}) is None
+    assert ACTION.probe(node, IntentLine(step="action", id="a1", boot_id="b1")) is None
     assert clock.now == began
 
 
@@ -201,7 +204,7 @@ def test_node_that_stays_dead_is_switched_again_only_after_the_whole_time(
     began = clock.now
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: None)
     monkeypatch.setattr(power, "of", lambda node: Switch())
-    assert ACTION.probe(node, {"boot_id": "b1"}) is None
+    assert ACTION.probe(node, IntentLine(step="action", id="a1", boot_id="b1")) is None
     assert clock.now - began > node.spec.reprovision.deadlines.power_cycle
 
 

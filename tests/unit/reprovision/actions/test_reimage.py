@@ -13,6 +13,7 @@ from b200kit.reprovision import reimage
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.actions import reimage as act
 from b200kit.reprovision.actions.reimage import ACTION
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.run import host_keys
 from b200kit.run.node import Node
@@ -22,7 +23,7 @@ from tests.unit.nodes import connected
 from tests.unit.operations.test_reboot import Clock
 from tests.unit.run.test_known_hosts import NEW, OLD, OTHER
 
-INTENT = {"id": "a1", "boot_id": "b1", "host_keys": [OLD]}
+INTENT = IntentLine(step="action", id="a1", boot_id="b1", host_keys=(OLD,))
 
 
 class System:
@@ -153,7 +154,7 @@ def test_killed_run_finds_its_new_key_pinned_and_makes_no_second_image(
     monkeypatch.setattr("b200kit.run.remote.Remote.connect_fresh", lambda remote: None)
     made = node(System(Progress((), True, (NEW,))))
     monkeypatch.setattr(reboot, "boot_id", lambda remote: "b1")
-    assert ACTION.facts(made) == {"host_keys": [OLD], "boot_id": "b1", "installation": 1}
+    assert ACTION.facts(made) == {"host_keys": (OLD,), "boot_id": "b1", "installation": 1}
     assert ACTION.probe(made, INTENT) is None
     host_keys.of(made.connected().host).replace([NEW])
     assert str(ACTION.probe(made, INTENT)).startswith("already done")

@@ -24,6 +24,7 @@ from b200kit.records import store
 from b200kit.records.machines import machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.actions.power_cycle import ACTION as CYCLE
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.power import redfish
 from b200kit.run.node import Node
 from tests.lab.power.bmc import USER, Service
@@ -110,9 +111,9 @@ def test_two_exchanged_systems_are_refused_before_anything_is_switched(
     with raises_message(ActionRefused, PORT=PORT):
         CYCLE.facts(n1)
     with pytest.raises(ActionRefused, match="no power was switched"):
-        CYCLE.probe(n1, {"boot_id": "b1"})
+        CYCLE.probe(n1, IntentLine(step="action", id="a1", boot_id="b1"))
     with pytest.raises(ActionRefused, match="no power was switched"):
-        CYCLE.perform(n1, {"boot_id": "b1"}, print)
+        CYCLE.perform(n1, IntentLine(step="action", id="a1", boot_id="b1"), print)
     seen = json.loads(machines.read_text())
     assert seen == {"n1": {"power": "On"}, "n2": {"power": "On"}}
     assert CYCLE.facts(_node(service, tmp_path, "n1", "n1", remembered))["power"] == "on"

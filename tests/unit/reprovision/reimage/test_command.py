@@ -13,13 +13,14 @@ import pytest
 
 from b200kit.inventory.keys.reprovision import Reimage
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress
 from b200kit.reprovision.reimage.command import System
 from b200kit.run.node import Node
 from tests.messages import raises_message
 from tests.unit.run.test_known_hosts import NEW
 
-INTENT = {"id": "a1"}
+INTENT = IntentLine(step="action", id="a1")
 Make = Callable[[str], System]
 
 

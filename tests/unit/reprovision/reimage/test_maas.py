@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 from b200kit.inventory.keys.reprovision import Reimage
 from b200kit.inventory.secrets import Secret
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.reprovision.reimage.maas import MARKER, System
 from b200kit.run.node import Node
@@ -18,7 +20,7 @@ from tests.messages import PORT, assert_message, raises_message
 from tests.unit.reprovision.reimage.maas_api import KEY, SYSTEM, Maas, serving
 from tests.unit.run.test_known_hosts import NEW, OLD
 
-INTENT = {"id": "a1", "why": "gpu.lost", "installation": 11}
+INTENT = IntentLine(step="action", id="a1", why="gpu.lost", installation=11)
 Make = Callable[..., System]
 
 
@@ -43,7 +45,7 @@ def system(maas: Maas) -> Iterator[Make]:
             each.close()
 
 
-def until_done(system: System, intent: dict[str, Any]) -> tuple[list[str], Progress]:
+def until_done(system: System, intent: IntentLine) -> tuple[list[str], Progress]:
     seen: list[str] = []
     while True:
         progress = system.advance(intent)
@@ -95,7 +97,7 @@ def test_machine_that_was_never_installed_is_deployed(system: Make, maas: Maas) 
     maas.status, maas.installation = "Ready", None
     made = system()
     assert made.facts() == {"installation": None}
-    until_done(made, {"id": "a1", "installation": None})
+    until_done(made, replace(INTENT, installation=None))
     assert [name for name, _ in maas.asked] == ["deploy"]
 
 
