@@ -73,8 +73,8 @@ def nodes(folder: Path) -> list[str]:
 def known(folder: Path) -> list[str]:
     """Nodes that have a file, and those out of service whose file is gone, sorted."""
     with _told(folder):
-        last = logged.newest(folder / AUDIT)
-    return sorted({*nodes(folder), *(n for n, act in last.items() if act.leaves_out)})
+        actions = logged.read(folder / AUDIT)
+    return sorted({*nodes(folder), *(n for n, of_node in actions.items() if of_node.leaves_out)})
 
 
 def read(folder: Path, node: str) -> Transaction:
@@ -93,7 +93,11 @@ def read(folder: Path, node: str) -> Transaction:
 def out(folder: Path, node: str) -> str | None:
     """By what cause a transaction keeps a node out of service; None where none does."""
     after = _newest(folder, node)
-    return after.cause if after.tx else None
+    if after.tx:
+        return after.cause
+    # Its owner has told the log that he takes it out; one who died then had done nothing to it.
+    opens = logged.of_node(folder / AUDIT, node).leaves_out and is_held(folder, node)
+    return "" if opens else None
 
 
 def last_change(folder: Path, node: str) -> ChangeSummary | None:
@@ -115,19 +119,19 @@ def _parse(path: Path) -> Chain[LedgerLine]:
 def _whole(path: Path, look: Callable[[Path], Chain[LedgerLine]]) -> Chain[LedgerLine]:
     """What a look at a node's file finds; raises Damaged where that is not all there was.
 
-    Where it finds no entry the log must know of none: a node that is out stays out without a file.
+    The log tells: a node that is out stays out whatever became of its file.
     """
     log = path.with_name(AUDIT)
     try:
-        found, last = look(path), None
-        if not found.entries:
-            last = logged.newest(log).get(path.stem)
-            found = look(path)  # has by now what the log had
+        actions = logged.of_node(log, path.stem)
+        found = look(path)
+        if actions.lost(path, found):
+            found = _parse(path)  # whoever grows it may have written more than one line since
     except OSError as error:
         why = error.strerror or str(error)
         is_log = error.filename == str(log)
         raise Damaged(f"{log}: {why}" if is_log else _unknown(path, why)) from None
-    if why := next(iter(found.damage), "") or logged.lost(path, found, last):
+    if why := next(iter(found.damage), "") or actions.lost(path, found):
         raise Damaged(_unknown(path, why))
     return found
 
@@ -143,7 +147,8 @@ def lines(folder: Path, node: str) -> Chain[LedgerLine]:
 def digests(folder: Path, node: str) -> list[str]:
     """The actions of the log that a node's file has, or that its owner is about to write there."""
     found = [digest for line in lines(folder, node).entries for digest in line.logged]
-    return [*found, *logged.left(folder / AUDIT, node, found)] if is_held(folder, node) else found
+    held = is_held(folder, node)
+    return [*found, *(logged.of_node(folder / AUDIT, node).missing(found) or ())] if held else found
 
 
 def is_held(folder: Path, node: str) -> bool:
@@ -227,7 +232,8 @@ class Ledger:
                 reopen()  # before the claim: at no moment does the node count as serving
             if os.pread(self._lock, 1, 0):
                 # Its last owner died.
-                self._behind = logged.left(self.folder / AUDIT, self.node, self._tx.digests)
+                actions = logged.of_node(self.folder / AUDIT, self.node)
+                self._behind = actions.missing(self._tx.digests) or []
             with _told(self.folder):
                 os.pwrite(self._lock, b"held\n", 0)
                 os.fsync(self._lock)  # before the log has a line of ours
@@ -254,6 +260,9 @@ class Ledger:
     def release(self) -> Transaction:
         """Give the node up to whoever claims it next."""
         try:
+            # What the log alone has, as the file could not be written, the next owner takes up.
+            if self._behind:
+                return self._tx
             tx = self.append(ReleaseLine())
             if self._lock is not None:
                 os.ftruncate(self._lock, 0)

@@ -55,11 +55,11 @@ TABLE: tuple[Transition, ...] = (
 
 
 def step(start: State, name: str) -> Transition:
-    """The step of a name from a state; KeyError where the table has none."""
+    """The step of a name from a state; LookupError where the table has none."""
     for entry in TABLE:
         if (entry.start, entry.name) == (start, name):
             return entry
-    raise KeyError(f"no step {name!r} leaves {start.value}")
+    raise LookupError(f"no step {name!r} leaves {start.value}")
 
 
 _OF_DRAINED = {Work.CHANGE: "change", Work.ROLL_BACK: "roll back", Work.REPAIR: "evidence"}

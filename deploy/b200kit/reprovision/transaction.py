@@ -199,6 +199,7 @@ def _opened(tx: Transaction, line: OpenLine) -> Transaction:
 
 
 def _intended(tx: Transaction, line: IntentLine) -> Transaction:
+    step(tx.state, line.step)
     tx = replace(tx, pending=line, error="", decision=line.decision or tx.decision)
     if line.level is None:
         return tx
