@@ -18,7 +18,7 @@ from b200kit import cli
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import documents
 from b200kit.reprovision import ledger
-from b200kit.reprovision.copy_comparison import CopiedTransaction, CopyOwner, NodeCopy
+from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.ledger_line import DoneLine, EvidenceBundle, IntentLine
@@ -148,10 +148,10 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     assert waiting.read().state is State.MANUAL
     hers = Ledger(folder, "n02", "alice@elsewhere pid 7", "hers")
     hers.claim()
-    owner = CopyOwner("bob@far pid 3", "2026-11-21T09:00:00Z")
-    his = CopiedTransaction("his", State.SERVING, owner, (), "")
+    since = "2026-11-21T09:00:00Z"
+    his = CopiedTransaction("his", State.SERVING, "bob@far pid 3", since, (), "")
     far = replace(process.this(), host="far", machine="another")
-    copy = NodeCopy(his, "2026-11-21T09:00:00Z", "the one before", far, 1800.0)
+    copy = NodeCopy(his, since, "the one before", far, 1800.0)
     machine = small.machine("n03")
     machine.answers = {"cat .*reprovision.json": (True, documents.to_bytes(copy).decode())}
     machine.save()

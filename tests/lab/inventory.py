@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from b200kit.run.session import RUN
 from tests.lab.own_network import join
 from tests.lab.paths import LabError, lab_paths
 from tests.lab.power.bmc_system import system_id
@@ -39,6 +40,7 @@ def nodes() -> list[Host]:
         raise SystemExit("no simulated node is up; run: b200 lab up")
     # pyinfra connects from this process.
     join()
+    RUN.simulated = True
     return [(host["name"], connection(lab, host) | node(lab, host)) for host in lab["hosts"]]
 
 

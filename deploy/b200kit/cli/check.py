@@ -26,6 +26,7 @@ from b200kit.report.html.page import render
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
 from b200kit.run import console
+from b200kit.run.document import RunHead, StageRecord
 from b200kit.run.look import NotSeen, Place, observe
 
 _AT_ONCE = 16
@@ -126,24 +127,21 @@ def _record(places: Mapping[str, Place], look: Any) -> dict[str, Any]:
     """A run document of all nodes; one that cannot be looked at costs the others nothing."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         hosts = dict(zip(places, pool.map(look, places.values()), strict=True))
-    return {
-        "schema": "b200kit/run/1",
-        "run": f"{datetime.now():%Y%m%d-%H%M%S}",
-        "entry": "check.py",
-        "hosts": hosts,
-    }
+    head = RunHead(f"{datetime.now():%Y%m%d-%H%M%S}", "check.py")
+    return {**unstructure(head), "hosts": hosts}
 
 
 def _looked_at(place: Place, name: str | None, password: str | None) -> dict[str, Any]:
     """The HostRecord of one node."""
-    started = time.monotonic()
+    started, taken = time.monotonic(), StageRecord("check")
     python = sys.executable if place.destination is None else "python3"
     try:
         found = _judged(observe(place, observe_request(), password, python), name)
+        taken.status = "ok"
     except NotSeen as error:
         found = {"outcome": error.outcome, "stage": "check", "error": str(error)}
-    seconds = round(time.monotonic() - started, 3)
-    return {"changes": 0, "stages": [{"name": "check", "seconds": seconds}], **found}
+    taken.seconds = round(time.monotonic() - started, 3)
+    return {"changes": 0, "stages": [unstructure(taken)], **found}
 
 
 def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:

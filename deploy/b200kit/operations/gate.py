@@ -9,6 +9,7 @@ from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state.verdict import Verdict
+from b200kit.run.document import StageRecord
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving import replica
@@ -53,7 +54,7 @@ def require(node: Node, observer: Observer) -> None:
     with node.stage("gate") as entry:
         verdict = judged(node, observer)
         counts = verdict.counts
-        entry["detail"] = f"{sum(counts.values())} checks, {counts['unmeasured']} unmeasured"
+        entry.detail = f"{sum(counts.values())} checks, {counts['unmeasured']} unmeasured"
         if verdict.fit == "fit":
             return
         # The fault is named before anything is done about it: what follows may fail, too.
@@ -69,7 +70,7 @@ def require_serving_checks(node: Node, observer: Observer) -> None:
         before = structure(Verdict, verdict) if verdict else Verdict()
         kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
         node.record.verdict = unstructure(Verdict(kept + observed.findings, before.not_applicable))
-        entry["detail"] = "; ".join(f.summary for f in observed.findings if not f.blocks)
+        entry.detail = "; ".join(f.summary for f in observed.findings if not f.blocks)
         if observed.fit != "fit":
             node.fail("proof", why(observed), outcome="red")
             _withdraw(node, entry)
@@ -83,15 +84,15 @@ def serving_verdict(node: Node, observer: Observer) -> Verdict:
     return judge_vetted(node.record.expectation, state, checks)
 
 
-def _withdraw(node: Node, entry: dict[str, Any]) -> None:
+def _withdraw(node: Node, entry: StageRecord) -> None:
     try:
         stopped = gate.withdraw(node)
         node.record.withdrawn = {"units": stopped}
-        entry["changes"] += [f"stop {unit}" for unit in stopped]
+        entry.changes += [f"stop {unit}" for unit in stopped]
     except RemoteError as error:
         node.record.withdrawn = {"unmeasured": str(error)}
-        entry["detail"] = f"could not be stopped from serving: {error}"
-        node.say("gate", f"STILL SERVING, {entry['detail']}")
+        entry.detail = f"could not be stopped from serving: {error}"
+        node.say("gate", f"STILL SERVING, {entry.detail}")
 
 
 def report(node: Node, observer: Observer) -> None:

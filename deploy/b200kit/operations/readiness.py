@@ -51,13 +51,13 @@ def require(node: Node, observer: Observer) -> None:
     """Keep the node only if it is ready; say every finding, with what to do, on a line."""
     with node.stage("ready") as entry:
         verdict = judged(node, observer)
-        entry["detail"] = f"{len(verdict.findings)} checks"
+        entry.detail = f"{len(verdict.findings)} checks"
     for finding in verdict.findings:
         if finding.action is Action.MONITOR and finding.status is Status.PASS:
             node.say("ready", f"note: {finding.summary}")
     if verdict.fit == "fit":
         return
-    node.record.stages[-1]["status"] = "failed"
+    node.record.stages[-1].status = "failed"
     node.record.verdict = unstructure(verdict)
     first, *others = verdict.blocking
     node.fail("ready", f"{line(first)}. Nothing was changed")

@@ -23,6 +23,7 @@ from pyinfra.api import output
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
+from b200kit.node.lib.documents import unstructure
 from b200kit.operations import observe, reboot
 from b200kit.records import end_of_run
 from b200kit.report import files
@@ -119,7 +120,7 @@ def _write() -> None:
     if not RUN.began and not any(node.record.outcome for node in RUN.nodes.values()):
         _exit_with(int(RUN.interrupted))
         return
-    record: dict[str, Any] = RUN.head()
+    record: dict[str, Any] = unstructure(RUN.head())
     hosts = end_of_run.hosts(RUN.nodes, RUN.id)
     folder = home() / "reports" / RUN.id
     try:

@@ -237,7 +237,7 @@ def _reboot(node: Node, change: Change) -> None:
     """Reboot, then look whether the driver came with it: no later stage could say it as well."""
     _make(node, "reboot", [change])
     observed(node)
-    reboot.require_driver(node, node.record.stages[-1]["seconds"])
+    reboot.require_driver(node, node.record.stages[-1].seconds)
 
 
 def _make(node: Node, stage: str, changes: list[Change]) -> None:
@@ -246,13 +246,13 @@ def _make(node: Node, stage: str, changes: list[Change]) -> None:
     with node.stage(stage) as entry:
         try:
             for change in changes:
-                entry["changes"].append(change.what)
+                entry.changes.append(change.what)
                 detail = _with_heartbeat(node, stage, change)
-                entry["detail"] = detail or entry["detail"]
+                entry.detail = detail or entry.detail
         finally:
             node.state = None
     count = len(changes)
-    text = entry["detail"] or f"{count} change{'s' if count != 1 else ''}"
+    text = entry.detail or f"{count} change{'s' if count != 1 else ''}"
     node.say(stage, text, time.monotonic() - started)
 
 

@@ -20,28 +20,24 @@ from b200kit.run.process import Process
 
 
 @dataclass(frozen=True)
-class CopyOwner:
-    """Who reprovisions the node, and since when."""
-
-    owner: str
-    since: str
-
-
-@dataclass(frozen=True)
 class CopiedTransaction:
-    """What of the copy is the transaction's; *audit* is its newest action in the log."""
+    """What of the copy is the transaction's; *audit* is its newest action in the log.
+
+    *owner* reprovisions the node since *since*; empty where nobody does.
+    """
 
     tx: str
     state: State
-    owner: CopyOwner | None
+    owner: str
+    since: str
     attempts: tuple[Attempt, ...]
     audit: str
 
     @classmethod
     def of(cls, tx: Transaction) -> CopiedTransaction:
         """What there is to know of a transaction."""
-        owner = CopyOwner(tx.owner.who, tx.owner.at) if tx.owner else None
-        return cls(tx.id, tx.state, owner, tx.attempts, tx.digests[-1] if tx.digests else "")
+        owner, since = (tx.owner.who, tx.owner.at) if tx.owner else ("", "")
+        return cls(tx.id, tx.state, owner, since, tx.attempts, "".join(tx.digests[-1:]))
 
 
 @dataclass(frozen=True)

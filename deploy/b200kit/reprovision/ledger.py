@@ -317,22 +317,14 @@ def _action(before: Transaction, line: LedgerLine, after: Transaction) -> AuditL
     """What the log says of a line."""
     ends = isinstance(line, ClosingLine)
     intent = before.pending if ends else line if isinstance(line, IntentLine) else None
-    decision = intent.decision if intent and intent.level else None
     return AuditLine(
+        **line.head,
         kind=line.kind,
-        at=line.at,
-        node=line.node,
-        tx=line.tx,
-        who=line.who,
-        run=line.run,
         before=before.state,
         after=after.state,
         what=line.what,
-        step=intent.step if intent else "",
+        step=intent.title if intent else "",
         id=intent.id if intent else "",
-        level=decision.level.word if decision else "",
-        attempt=decision.attempt if decision else 1,
-        of=decision.of if decision else 1,
         evidence=after.evidence.sha256 if after.evidence else "",
     )
 

@@ -35,14 +35,9 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerLine:
-    """What every line of a node's file has.
+class ChainedLine:
+    """When what was done in which transaction, by whom; *previous* and *digest* make the chain."""
 
-    *audit* is the digest of its action in the log, *recovered* are those of actions that the log
-    alone had; *previous* and *digest* make the chain.
-    """
-
-    derived: ClassVar[tuple[str, ...]] = ("kind",)
     most_bytes: ClassVar[int] = LARGE
 
     at: str = field(default="", metadata=NEEDED)
@@ -50,16 +45,37 @@ class LedgerLine:
     tx: str = field(default="", metadata=NEEDED)
     who: str = field(default="", metadata=NEEDED)
     run: str = field(default="", metadata=NEEDED)
-    after: Standing = field(default=Standing(), metadata=NEEDED)
-    audit: str = field(default="", metadata=NEEDED)
-    recovered: tuple[str, ...] = ()
     previous: str = field(default="", metadata=NEEDED, compare=False)
     digest: str = field(default="", metadata=NEEDED, compare=False)
 
     @property
-    def kind(self) -> str:
+    def head(self) -> dict[str, str]:
+        """The same of another line about it."""
+        return {key: getattr(self, key) for key in ("at", "node", "tx", "who", "run")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerLine(ChainedLine):
+    """What every line of a node's file has.
+
+    *audit* is the digest of its action in the log, *recovered* are those that the log alone had.
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ("kind",)
+
+    after: Standing = field(default=Standing(), metadata=NEEDED)
+    audit: str = field(default="", metadata=NEEDED)
+    recovered: tuple[str, ...] = ()
+
+    @classmethod
+    def word(cls) -> str:
         """ "claim" of a ClaimLine."""
-        return type(self).__name__.removesuffix("Line").lower()
+        return cls.__name__.removesuffix("Line").lower()
+
+    @property
+    def kind(self) -> str:
+        """As documents say it."""
+        return self.word()
 
     @property
     def logged(self) -> tuple[str, ...]:
@@ -154,49 +170,33 @@ class AbortLine(LedgerLine):
     why: str
 
 
-KINDS: dict[str, type[LedgerLine]] = {
-    "claim": ClaimLine,
-    "open": OpenLine,
-    "release": ReleaseLine,
-    "intent": IntentLine,
-    "done": DoneLine,
-    "failed": FailedLine,
-    "abort": AbortLine,
-}
+_LINES = (ClaimLine, OpenLine, ReleaseLine, IntentLine, DoneLine, FailedLine, AbortLine)
 
 
 def line_of(value: Mapping[str, Any]) -> LedgerLine:
     """The line of a node's file; raises Malformed."""
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise Malformed(f"kind must be one of {', '.join(KINDS)}")
-    return structure(KINDS[kind], value)
+    for made in _LINES:
+        if value.get("kind") == made.word():
+            return structure(made, value)
+    raise Malformed(f"kind must be one of {', '.join(made.word() for made in _LINES)}")
 
 
-@dataclass(frozen=True)
-class AuditLine:
-    """An action as the log has it: who, what, the state before and after, the evidence's digest."""
+@dataclass(frozen=True, kw_only=True)
+class AuditLine(ChainedLine):
+    """An action as the log has it: what, in which step, from where to where, *evidence*'s digest.
+
+    *step* is the level of an action, *id* that of its intent.
+    """
 
     schema: ClassVar[str] = "b200kit/audit/1"
-    most_bytes: ClassVar[int] = LARGE
 
     kind: str
-    at: str
-    node: str
-    tx: str
-    who: str
-    run: str
     before: State
     after: State
     what: str = ""
     step: str = ""
     id: str = ""
-    level: str = ""
-    attempt: int = 1
-    of: int = 1
     evidence: str = ""
-    previous: str = field(default="", metadata=NEEDED)
-    digest: str = field(default="", metadata=NEEDED)
 
     @property
     def leaves_out(self) -> bool:
@@ -207,7 +207,7 @@ class AuditLine:
         """One line: when, who, on which node, what, from where to where."""
         what = f": {self.what}" if self.what else ""
         return (
-            f"{self.at}  {self.node}  {self.who}  {self.kind} {self.level or self.step}  "
+            f"{self.at}  {self.node}  {self.who}  {self.kind} {self.step}  "
             f"{self.before.value} -> {self.after.value}{what}"
         )
 

@@ -47,8 +47,8 @@ def read(node: Node) -> NodeCopy | None:
 
 def refuse_if_held(node: Node, copy: NodeCopy) -> None:
     """Raise Held where another controller has taken the node out and its boot is young."""
-    owner = copy.transaction.owner
-    if owner is None or copy.boot_id in (None, node.boot_id):
+    copied = copy.transaction
+    if not copied.owner or copy.boot_id in (None, node.boot_id):
         return
     if copy.process == process.this() or process.is_dead(documents.unstructure(copy.process)):
         return
@@ -56,7 +56,7 @@ def refuse_if_held(node: Node, copy: NodeCopy) -> None:
     left = copy.boots_within_s - uptime
     if left > 0:
         raise Held(
-            f"{owner.owner} has been reprovisioning this node since {owner.since}, "
+            f"{copied.owner} has been reprovisioning this node since {copied.since}, "
             "from another directory of transactions, and it has just booted: wait for "
             f"{duration(left)}"
         )

@@ -43,7 +43,7 @@ def owned(
         yield tx, attempts
     finally:
         released = ledger.release()
-        node.record.reprovision = documents.unstructure(released.report())
+        node.record.reprovision = released.report()
         if released.steps and not node.unreachable:
             node_copy.put(node, released)
 

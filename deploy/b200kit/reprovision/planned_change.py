@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from b200kit.node.state.verdict import Finding, Status
+from b200kit.run.document import ReportedChange
 
 UNREACHABLE = "node.reachable"
 BY_CHANGE = "rollout.change"
@@ -41,16 +42,6 @@ class ChangeSummary:
     title: str
     bad: bool = False
     outcome: str = ""
-
-
-@dataclass(frozen=True)
-class ReportedChange:
-    """A change as a report shows it."""
-
-    title: str
-    wave: str
-    outcome: str
-    failed: str | None = None
 
 
 @dataclass(frozen=True)

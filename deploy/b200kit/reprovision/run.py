@@ -6,7 +6,6 @@ import time
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.checks.serving import running
-from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -50,7 +49,7 @@ class Repair:
         node, tx = self.node, _transaction(self.node)
         self.findings = _findings(node, lock)
         if tx.is_open:
-            node.record.reprovision = unstructure(tx.report())
+            node.record.reprovision = tx.report()
             node.say("plan", plans.continued(tx, node, fit=not self.findings))
             return
         if self._is_left_alone("plan", "fit"):
@@ -140,7 +139,7 @@ def _awaits_repair(node: Node, tx: Transaction) -> bool:
 
 def _end(node: Node, tx: Transaction) -> None:
     """The outcome: live, or quarantined until a person has repaired it."""
-    node.record.reprovision = unstructure(tx.report())
+    node.record.reprovision = tx.report()
     if tx.is_open:
         node.fail("reprovision", plans.repair_line(tx), outcome="quarantined")
         return

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Attempt, Decision
@@ -27,43 +26,9 @@ from b200kit.reprovision.ledger_line import (
     ReleaseLine,
     Standing,
 )
-from b200kit.reprovision.planned_change import PlannedChange, ReportedChange, Work
+from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.states import State, onward, step
-
-
-@dataclass(frozen=True)
-class StepTaken:
-    """A step as a report shows it: from which state to which, and what came of it."""
-
-    at: str
-    began: str
-    action: str
-    before: State
-    after: State
-    outcome: str
-
-
-@dataclass(frozen=True)
-class TakenOut:
-    """Who took the node out of service, when and why."""
-
-    who: str
-    when: str
-    why: str
-
-
-@dataclass(frozen=True)
-class TransactionReport:
-    """The `reprovision` of a host record."""
-
-    state: State
-    level: Level | None = None
-    why: str | None = None
-    history: tuple[StepTaken, ...] = ()
-    parts: tuple[str, ...] = ()
-    evidence: str | None = None
-    quarantine: TakenOut | None = None
-    change: ReportedChange | None = None
+from b200kit.run.document import StepTaken, TakenOut, TransactionReport
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import gevent  # type: ignore[import-untyped]
 
 from b200kit.inventory import served as documents
 from b200kit.inventory.served import NoWayBack
-from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import dry_run, gate, steps
 from b200kit.reprovision import explain as plans
@@ -102,7 +101,7 @@ def _refusal(node: Node, title: str, entries: Entries) -> str:
 def _continued(node: Node, tx: Transaction, title: str) -> WaitingNode | None:
     """An earlier run took it out; what is left for a repair is not for this run."""
     if tx.work is Work.REPAIR:
-        node.record.reprovision = unstructure(tx.report())
+        node.record.reprovision = tx.report()
         node.fail(STAGE, left_out_line(tx), outcome="quarantined")
         return None
     steps.observed(node)

@@ -26,6 +26,7 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.run import console
+from b200kit.run.document import StageRecord, TransactionReport
 from b200kit.run.remote import Remote
 
 
@@ -41,7 +42,7 @@ class HostRecord:
     # That it failed at.
     stage: str | None = None
     error: str | None = None
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[StageRecord] = field(default_factory=list)
     # The last observation, however old it is, and what it was judged by.
     state: dict[str, Any] | None = None
     verdict: dict[str, Any] | None = None
@@ -54,13 +55,13 @@ class HostRecord:
     # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
     withdrawn: dict[str, Any] | None = None
     # How it was repaired.
-    reprovision: dict[str, Any] | None = None
+    reprovision: TransactionReport | None = None
     _packed: bytes | None = None
 
     @property
     def changes(self) -> int:
         """How many changes this run made on the node."""
-        return sum(len(stage["changes"]) for stage in self.stages)
+        return sum(len(stage.changes) for stage in self.stages)
 
     def reset(self) -> None:
         """Forget how an attempt to bring the node up ended, before the next one."""
@@ -78,6 +79,7 @@ class HostRecord:
         if packed := own.pop("_packed"):
             own |= json.loads(zlib.decompress(packed))
         rare = ("tuning", "withdrawn", "reprovision")
+        own |= {key: unstructure(own[key]) for key in ("stages", "reprovision")}
         return {key: value for key, value in own.items() if value or key not in rare}
 
 
@@ -179,26 +181,26 @@ class Node:
             self.record.error = "interrupted before its turn"
             return
         last = self.record.stages[-1]
-        if last["status"] != "failed":
+        if last.status != "failed":
             why = "interrupted after this stage; run again to go on from here"
-        elif last["changes"]:
-            at = f"interrupted during: {last['changes'][-1]}"
+        elif last.changes:
+            at = f"interrupted during: {last.changes[-1]}"
             why = f"{at}; what it began there may go on; run again to finish it"
         else:
             why = "interrupted before this stage changed anything"
-        self.fail(last["name"], why)
+        self.fail(last.name, why)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+    def stage(self, name: str) -> Iterator[StageRecord]:
         """Time a stage and keep its line in the record, whatever happens inside."""
-        entry: dict[str, Any] = {"name": name, "status": "failed", "changes": [], "detail": ""}
+        entry = StageRecord(name)
         self.record.stages.append(entry)
         started = time.monotonic()
         try:
             yield entry
-            entry["status"] = "changed" if entry["changes"] else "ok"
+            entry.status = "changed" if entry.changes else "ok"
         finally:
-            entry["seconds"] = round(time.monotonic() - started, 3)
+            entry.seconds = round(time.monotonic() - started, 3)
 
     def pack(self) -> None:
         """Keep what was observed for the record alone."""
@@ -207,15 +209,22 @@ class Node:
 
     def to_json(self) -> dict[str, Any]:
         """The HostRecord of the run document."""
-        kind = self.spec.engine.kind
         return {
             **self.record.to_json(),
             "commands": self.remote.commands if self.remote else 0,
             "layout": [
-                {**unstructure(each), **({"processes": 1} if is_one_process(kind, each) else {})}
+                {**unstructure(each), **({"processes": 1} if self._in_one(each) else {})}
                 for each in self.replicas
             ],
         }
+
+    @property
+    def one_process(self) -> bool:
+        """Whether one process on CPUs stands for all GPUs of a replica, as it may in a lab."""
+        return any(map(self._in_one, self.replicas))
+
+    def _in_one(self, each: Replica) -> bool:
+        return is_one_process(self.spec.engine.kind, each)
 
 
 def duration(seconds: float) -> str:

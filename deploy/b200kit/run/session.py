@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.run.document import ControllerUse, RunHead
 from b200kit.run.node import Node
 
 ENTRIES = ("ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py")
@@ -34,6 +34,8 @@ class Session:
     inventory: tuple[str, ...] = ()
     # The folder of the inventory.
     site: str = ""
+    # Its nodes are simulated, as their inventory says.
+    simulated: bool = False
     began: bool = False
     # A person pressed Ctrl-C.
     interrupted: bool = False
@@ -50,21 +52,21 @@ class Session:
         """Whether this entry mends failed nodes, those that do not answer included."""
         return self.entry == "reprovision.py"
 
-    def head(self) -> dict[str, Any]:
-        """The run document, schema b200kit/run/1, without its hosts."""
-        return {
-            "schema": "b200kit/run/1",
-            "run": self.id,
-            "entry": self.entry,
-            "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
-            "started_at": self.started_at,
-            "ended_at": timestamp.now(),
-            "controller": {
-                "wall_s": round(time.monotonic() - self.clock_at_start, 3),
-                "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
-                "commands": sum(n.remote.commands for n in self.nodes.values() if n.remote),
-            },
-        }
+    def head(self) -> RunHead:
+        """The run document without its hosts."""
+        return RunHead(
+            run=self.id,
+            entry=self.entry,
+            argv=(os.path.basename(sys.argv[0]), *sys.argv[1:]),
+            started_at=self.started_at,
+            ended_at=timestamp.now(),
+            controller=ControllerUse(
+                wall_s=round(time.monotonic() - self.clock_at_start, 3),
+                cpu_s=round(time.process_time() - self.cpu_at_start, 3),
+                commands=sum(n.remote.commands for n in self.nodes.values() if n.remote),
+            ),
+            simulated=self.simulated or any(n.one_process for n in self.nodes.values()),
+        )
 
 
 RUN = Session(entry=entry())

@@ -96,8 +96,9 @@ def reprovisioned() -> dict[str, Any]:
         "history": [
             {
                 "at": f"2026-11-21T09:4{i}:00Z",
-                "from": a,
-                "to": b,
+                "began": f"2026-11-21T09:4{i}:00Z",
+                "before": a,
+                "after": b,
                 "action": b,
                 "outcome": f"did {b}",
             }

@@ -74,13 +74,12 @@ def test_the_machine_draws_a_line_for_each_link() -> None:
 
 
 def test_head_says_what_ran_on_what_when_and_whether_it_was_simulated() -> None:
-    host = records.live()
-    text = page(n=host).text
+    record = records.record(n=records.live())
+    text = Page(render(record)).text
     assert "deploy/b200.py on inventories/prod.py" in text
     assert "2026-11-21 09:40:12Z" in text
     assert "SIMULATED" not in text
-    host["layout"][0]["processes"] = 1
-    assert "SIMULATED" in page(n=host).text
+    assert "SIMULATED" in Page(render({**record, "simulated": True})).text
 
 
 def test_links_up_on_an_unfinished_fabric_are_not_drawn_as_good() -> None:

@@ -39,7 +39,7 @@ def test_bad_nodes_stand_first_then_unmeasured_then_the_rest() -> None:
     assert places == sorted(places)
     page = pages.page(**records.fleet()["hosts"]).text
     # The run's own figures come after all nodes.
-    assert page.index("ops-1") > page.rindex("n05")
+    assert page.index("controller wall_s") > page.rindex("n05")
 
 
 def test_action_is_the_line_below_its_cause_and_serving_the_next() -> None:

@@ -21,9 +21,8 @@ from tests.subtests import in_subtests
 
 
 def action(node: str, what: str) -> AuditLine:
-    return AuditLine(
-        "claim", "t", node, "tx", "alice", "r", State.SERVING, State.SERVING, what=what
-    )
+    serving = State.SERVING
+    return AuditLine(node=node, kind="claim", before=serving, after=serving, what=what)
 
 
 def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:

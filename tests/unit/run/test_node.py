@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from b200kit.inventory.secrets import Secret
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.error_line import cause
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
@@ -64,7 +66,7 @@ def test_progress_goes_to_stderr_with_the_time_it_took(
 def test_stage_that_fails_inside_keeps_what_it_had_begun(node: Node) -> None:
     def fails() -> None:
         with node.stage("driver") as entry:
-            entry["changes"].append("install nvidia-open")
+            entry.changes.append("install nvidia-open")
             raise StageFailed("no package")
 
     with pytest.raises(StageFailed):
@@ -79,8 +81,8 @@ def test_stage_says_whether_it_changed_anything(node: Node) -> None:
     with node.stage("host"):
         pass
     with node.stage("driver") as entry:
-        entry["changes"] += ["one", "two"]
-    assert [stage["status"] for stage in node.record.stages] == ["ok", "changed"]
+        entry.changes += ["one", "two"]
+    assert [stage.status for stage in node.record.stages] == ["ok", "changed"]
     assert node.record.changes == 2
 
 
@@ -92,7 +94,7 @@ def test_stage_that_needs_a_connection_says_that_there_is_none(node: Node) -> No
 def test_live_node_says_its_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node, _ = settled(tmp_path)
     with node.stage("host") as entry:
-        entry["changes"].append("one")
+        entry.changes.append("one")
     conclude(node)
     assert node.record.outcome == "live"
     assert "LIVE        1 change\n" in capsys.readouterr().err
@@ -119,7 +121,7 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
     run = Session(entry="b200.py", nodes={"n01": node})
-    record = run.head() | {"hosts": dict(end_of_run.hosts(run.nodes, run.id))}
+    record = unstructure(run.head()) | {"hosts": dict(end_of_run.hosts(run.nodes, run.id))}
     assert "canary-" not in json.dumps(record)
     assert "canary-" not in repr(node) + repr(run) + str(node.secrets)
     files.write(record, tmp_path / "reports")
@@ -133,7 +135,7 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
 def test_record_is_plain_json_with_its_hosts_in_order(tmp_path: Path) -> None:
     nodes = {name: Node(name, spec(tmp_path)) for name in ("n02", "n01")}
     run = Session(entry="b200.py", nodes=nodes)
-    record = json.loads(json.dumps(run.head()))
+    record = json.loads(json.dumps(unstructure(run.head())))
     assert record["schema"] == "b200kit/run/1"
     assert list(dict(end_of_run.hosts(nodes, run.id))) == ["n01", "n02"]
     assert record["controller"]["commands"] == 0
@@ -215,3 +217,13 @@ def test_layout_is_made_once_for_an_observation_and_a_spec(
     node.rotated = 4
     assert node.layout()[0].gpus == first[1].gpus
     assert len(made) == 3
+
+
+def test_run_says_itself_whether_its_nodes_are_simulated(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert not Session(entry="b200.py", nodes={"n01": node}).head().simulated
+    assert Session(entry="b200.py", simulated=True).head().simulated
+    # In a lab one process on CPUs may stand for all GPUs of a replica.
+    node.spec = node.spec.replace(engine=node.spec.engine.replace(kind="stand-in"))
+    node._placed = ([replace(one, cpus="0") for one in node.layout()], None, None)
+    assert Session(entry="b200.py", nodes={"n01": node}).head().simulated

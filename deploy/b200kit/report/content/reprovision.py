@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from b200kit.report.document import items, mapping, read, show, unread
+from b200kit.node.lib.documents import Malformed, structure
+from b200kit.report.document import clean, mapping, read, show, unread
 from b200kit.report.html.figure import Table
+from b200kit.run.document import TransactionReport
 
 _HEAD = ("at", "from", "to", "action", "outcome")
-_KEYS = ("at", "before", "after", "action", "outcome")
 _NO_STEPS = Table(_HEAD, ())
 _LEVELS = {
     "restart-services": "restart the services",
@@ -42,39 +43,40 @@ def reprovisioned_of(host: object) -> Reprovisioned:
     there = mapping(host).get("reprovision") is not None
     if not mapping(document):
         return Reprovisioned(there, unread(document, "nothing was recorded"))
-    state = show(read(document, "state"))
-    rows = tuple(
-        tuple(
-            show(read(entry, key)) if mapping(entry).get(key) is not None else "-" for key in _KEYS
-        )
-        for entry in items(read(document, "history"))
-    )
-    way = [*(row[1] for row in rows[:1]), *(row[2] for row in rows)]
+    try:
+        found = structure(TransactionReport, document)
+    except Malformed as error:
+        return Reprovisioned(there, f"unmeasured: {error}")
+    states = [*(taken.before for taken in found.history[:1]), *(t.after for t in found.history)]
     return Reprovisioned(
         there=True,
-        state=state,
-        tone=_TONES.get(state, "unknown"),
-        facts=tuple(_facts(document)),
-        way=tuple(name for name, _ in groupby(way)),
-        steps=Table(_HEAD, rows),
+        state=clean(found.state),
+        tone=_TONES.get(found.state, "unknown"),
+        facts=tuple(_facts(found)),
+        way=tuple(clean(name) for name, _ in groupby(states)),
+        steps=Table(
+            _HEAD,
+            tuple(
+                tuple(map(clean, (t.at, t.before, t.after, t.action, t.outcome)))
+                for t in found.history
+            ),
+        ),
     )
 
 
-def _facts(document: object) -> Iterator[tuple[str, str]]:
-    if mapping(change := read(document, "change")):
-        yield "change", show(read(change, "title"))
-        yield "wave", show(read(change, "wave"))
-        yield "it ended", show(read(change, "outcome"))
-        yield "why", show(read(change, "failed"), absent="nothing was wrong with it")
+def _facts(found: TransactionReport) -> Iterator[tuple[str, str]]:
+    if change := found.change:
+        yield "change", clean(change.title)
+        yield "wave", clean(change.wave)
+        yield "it ended", clean(change.outcome)
+        yield "why", show(change.failed, absent="nothing was wrong with it")
     else:
-        level = show(read(document, "level"), absent="none was needed")
-        yield "repair", _LEVELS.get(level, level)
-        yield "why", show(read(document, "why"), absent="nothing blocks it")
-        yield "parts to replace", show(read(document, "parts"), absent="none named")
-        yield "evidence", show(read(document, "evidence"), absent="none was collected")
-    if mapping(quarantine := read(document, "quarantine")):
-        who, when, why = (show(read(quarantine, key)) for key in ("who", "when", "why"))
-        yield "quarantine", f"since {when} by {who}: {why}"
+        yield "repair", _LEVELS[found.level.word] if found.level else "none was needed"
+        yield "why", show(found.why, absent="nothing blocks it")
+        yield "parts to replace", clean(", ".join(found.parts)) or "none named"
+        yield "evidence", show(found.evidence, absent="none was collected")
+    if out := found.quarantine:
+        yield "quarantine", clean(f"since {out.when} by {out.who}: {out.why}")
 
 
 def line(host: object) -> str:

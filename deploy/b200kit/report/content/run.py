@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from b200kit.node.lib.documents import Malformed, structure
 from b200kit.report.document import (
     Pairs,
     clean,
@@ -15,8 +16,9 @@ from b200kit.report.document import (
     read,
     show,
 )
-from b200kit.report.outcome import hosts_of
+from b200kit.run.document import RunHead, StageRecord
 
+_HEAD = tuple(one.name for one in fields(RunHead))
 _TONES = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
 
 
@@ -30,33 +32,37 @@ class RunRequest:
     simulated: bool
 
 
+def head_of(record: object) -> RunHead:
+    """The head of a run; of one that cannot be used, why, in place of its times."""
+    known = mapping(record)
+    try:
+        return structure(RunHead, {k: known[k] for k in ("schema", *_HEAD) if k in known})
+    except Malformed as error:
+        return RunHead("", show(read(record, "entry")), started_at=f"unmeasured: {error}")
+
+
 def asked_of(record: object) -> RunRequest:
     """What was asked of a run; pyinfra names the inventory before the entry."""
-    argv, entry = list(map(show, items(read(record, "argv")))), show(read(record, "entry"))
-    name = entry.rpartition("/")[2]
-    place = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == name), 0)
-    inventory = argv[place - 1] if place > 1 else ""
-    rows = [row for host in hosts_of(record).values() for row in items(read(host, "layout"))]
+    head = head_of(record)
+    name = head.entry.rpartition("/")[2]
+    place = next((i for i, word in enumerate(head.argv) if word.rpartition("/")[2] == name), 0)
     return RunRequest(
-        entry=argv[place] if place else entry,
-        inventory=inventory,
-        started=show(read(record, "started_at")).replace("T", " "),
-        # In a lab one process on CPUs may stand for all GPUs of a replica.
-        simulated=inventory.rpartition("/")[2] == "lab.py"
-        or any(read(row, "processes") == 1 for row in rows),
+        entry=clean(head.argv[place] if place else head.entry),
+        inventory=clean(head.argv[place - 1]) if place > 1 else "",
+        started=clean(head.started_at).replace("T", " "),
+        simulated=head.simulated,
     )
 
 
 def about(record: object) -> Pairs:
-    """The command, its times, and what the controller said of itself."""
-    argv, controller = items(read(record, "argv")), read(record, "controller")
-    said = mapping(controller)
+    """The command, its times, and what it took of the controller."""
+    head = head_of(record)
+    used = vars(head.controller) if head.controller else {}
     return [
-        ("command", " ".join(map(show, argv)) or show(read(record, "entry"))),
-        ("started", show(read(record, "started_at"))),
-        ("ended", show(read(record, "ended_at"))),
-        *((f"controller {clean(key)}", show(value)) for key, value in said.items()),
-        *([] if said else [("controller", show(controller))]),
+        ("command", clean(" ".join(head.argv) or head.entry)),
+        ("started", clean(head.started_at)),
+        ("ended", clean(head.ended_at)),
+        *((f"controller {key}", show(value)) for key, value in used.items()),
     ]
 
 
@@ -73,32 +79,39 @@ class Stage:
     changes: tuple[str, ...]
 
 
+def recorded(host: object) -> list[StageRecord]:
+    """The stages of a host as they were recorded, in their order."""
+    return list(map(_stage, items(read(host, "stages"))))
+
+
+def _stage(entry: object) -> StageRecord:
+    try:
+        return structure(StageRecord, entry)
+    except Malformed as error:
+        return StageRecord("unmeasured", detail=str(error))
+
+
 def stages(host: object) -> list[Stage]:
-    """The stages of a HostRecord, in their order."""
-    entries = items(read(host, "stages"))
-    longest = max((number(read(entry, "seconds")) or 0.0 for entry in entries), default=0.0)
-    found = []
-    for entry in entries:
-        seconds, status = number(read(entry, "seconds")), show(read(entry, "status"))
-        detail = read(entry, "detail")
-        found.append(
-            Stage(
-                name=show(read(entry, "name")),
-                status=status,
-                tone=_TONES.get(status, "unknown"),
-                took=show(read(entry, "seconds")) if seconds is None else duration(seconds),
-                share=100 * max(seconds or 0.0, 0.0) / longest if longest > 0 else 0.0,
-                detail=clean(detail) if isinstance(detail, str) else "",
-                changes=tuple(map(show, items(read(entry, "changes")))),
-            )
+    """The stages of a host as a page shows them."""
+    found = recorded(host)
+    longest = max((stage.seconds for stage in found), default=0.0)
+    return [
+        Stage(
+            name=clean(stage.name),
+            status=stage.status,
+            tone=_TONES[stage.status],
+            took=duration(stage.seconds),
+            share=100 * max(stage.seconds, 0.0) / longest if longest > 0 else 0.0,
+            detail=clean(stage.detail),
+            changes=tuple(map(clean, stage.changes)),
         )
-    return found
+        for stage in found
+    ]
 
 
 def took(host: object) -> str:
     """How long the host's stages took, or else its observation, or nothing."""
-    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
-    total = sum(span for span in spans if span is not None)
+    total = sum(stage.seconds for stage in recorded(host))
     observed_s = number(read(host, "state", "took_s"))
     return duration(total) if total else "" if observed_s is None else duration(observed_s)
 

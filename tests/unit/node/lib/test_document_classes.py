@@ -45,7 +45,7 @@ from b200kit.records.entries import (
     QualityComparison,
 )
 from b200kit.records.machines import Machine
-from b200kit.reprovision.copy_comparison import CopiedTransaction, CopyOwner, NodeCopy
+from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Attempt, Decision
 from b200kit.reprovision.ledger_line import (
     AbortLine,
@@ -59,9 +59,17 @@ from b200kit.reprovision.ledger_line import (
     ReleaseLine,
     Standing,
 )
-from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange, ReportedChange
+from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
 from b200kit.reprovision.states import State
-from b200kit.reprovision.transaction import StepTaken, TakenOut, TransactionReport
+from b200kit.run.document import (
+    ControllerUse,
+    ReportedChange,
+    RunHead,
+    StageRecord,
+    StepTaken,
+    TakenOut,
+    TransactionReport,
+)
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
 from tests.unit.node.client.golden_answers import answers
@@ -125,9 +133,7 @@ DOCUMENTS = (
     ServedModel(KEY, "0.32.0", "auto", 4096, None),
     PROCESS,
     NodeCopy(
-        CopiedTransaction(
-            "t", State.DRAINED, CopyOwner("ops", AT), (Attempt(Level.REBOOT, 1.5),), "a"
-        ),
+        CopiedTransaction("t", State.DRAINED, "ops", AT, (Attempt(Level.REBOOT, 1.5),), "a"),
         AT,
         "boot",
         PROCESS,
@@ -140,7 +146,9 @@ DOCUMENTS = (
     DoneLine(**HEAD, id="1", result="r", copied="a", evidence=EvidenceBundle("/e", "b")),
     FailedLine(**HEAD, id="1", result="r", findings=(FINDING,), cause="c", back=False),
     AbortLine(**HEAD, why="w"),
-    AuditLine("done", AT, "n1", "t", "ops", "r", State.DRAINED, State.EVIDENCED, level="reboot"),
+    AuditLine(kind="done", before=State.DRAINED, after=State.EVIDENCED, step="reboot"),
+    RunHead("r", "b200.py", ("pyinfra",), AT, AT, ControllerUse(1.5, 0.5, 3), simulated=True),
+    StageRecord("driver", "changed", ["install it"], "", 1.5),
     TransactionReport(
         State.MANUAL,
         Level.REPLACE,
