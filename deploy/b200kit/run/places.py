@@ -19,6 +19,7 @@ TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
 STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
+_LONGEST = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -28,9 +29,12 @@ def home() -> Path:
 
 
 def safe_name(name: str) -> str:
-    """Return `name` as a file name; one that had to change gets a digest, so none collide."""
-    safe = _UNSAFE.sub("_", name).lstrip(".")[:60]
-    if safe == name and safe:
+    """Return `name` as a file name; one that had to change gets a digest, so none collide.
+
+    The file name of a file name is itself.
+    """
+    safe = _UNSAFE.sub("_", name).lstrip(".")
+    if safe == name and 0 < len(safe) <= _LONGEST:
         return safe
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{safe or 'unnamed'}-{digest}"
+    return f"{safe[: _LONGEST - 9] or 'unnamed'}-{digest}"

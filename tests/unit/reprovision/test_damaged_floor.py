@@ -124,3 +124,18 @@ def test_file_that_could_not_be_written_is_taken_up_by_the_next_owner(
             owner.append(IntentLine(step="evidence", id="evidence"))
         owner.release()
     assert Ledger(tmp_path, "n1", "bob@two pid 2", "second").claim().is_open
+
+
+@in_subtests("name", ["n" * 61, "gpu 1/rack 2", ".hidden", "n" * 60])
+def test_node_of_any_name_is_the_same_by_its_file(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("transactions")
+    owner = Ledger(folder, name, "alice@one pid 1", "first")
+    owner.claim()
+    owner.begin([], "nvlink.links", "")
+    owner.release()
+    assert ledger.read(folder, ledger.known(folder)[0]).is_open
+    owner.path.write_bytes(cut(2)(owner.path.read_bytes()) or b"")
+    with pytest.raises(Damaged, match="later actions"):
+        ledger.out(folder, name)
