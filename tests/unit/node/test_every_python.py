@@ -1,7 +1,8 @@
 """The node program under every Python that a supported system has: the same answers.
 
-Each version is asked where this machine has it on PATH as python3.N; its own always. What is
-compared is what this process itself computes, or what the first version answered.
+Each version is asked where this machine has it, on PATH as python3.N or as pyenv or uv installed
+it; its own always. What is compared is what this process itself computes, or what the first version
+answered.
 """
 
 from __future__ import annotations
@@ -56,10 +57,17 @@ def interpreter(version: str) -> str | None:
     """The program of a version; None where this machine has none that runs."""
     if version == OWN:
         return sys.executable
-    found = shutil.which(f"python{version}")
-    ask = [found or "", "-I", "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
-    there = found and subprocess.run(ask, capture_output=True, text=True, check=False).stdout
-    return found if there and there.strip() == version else None
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")
+    installed = [*pyenv.glob(f"{version}.*"), *uv.glob(f"cpython-{version}.*")]
+    # pyenv's shim on PATH runs none but the chosen versions.
+    found = [shutil.which(f"python{version}"), *(str(one / "bin/python3") for one in installed)]
+    return next((one for one in found if one and _version_of(one) == version), None)
+
+
+def _version_of(program: str) -> str:
+    ask = [program, "-I", "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
+    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
 
 
 @pytest.fixture(params=VERSIONS)
