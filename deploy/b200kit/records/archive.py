@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,9 @@ from b200kit.run.places import PACKAGE
 
 SCHEMA = "b200kit/bundle/1"
 _SCHEMA_FILE = PACKAGE / "node" / "state" / "node-state.schema.json"
-_MOST_BYTES = 64 * 1024 * 1024
+# What is in it, unpacked: an observation has at most 4 MiB (run/look.py), a tar header 512 bytes.
+_MOST_BYTES = 16 << 20
+_MOST_OBSERVED = 4 << 20
 _README = """\
 One node as b200kit {version} observed it, for `b200 judge {name}`.
 
@@ -109,10 +112,15 @@ def read(path: str) -> tuple[Any, Any] | None:
             return None
         stream.seek(0)
         try:
-            with tarfile.open(fileobj=stream, mode="r:gz") as tar:
+            # Unpacked first: a tar header may itself be of any length.
+            unpacked = gzip.GzipFile(fileobj=stream).read(_MOST_BYTES + 1)
+            if len(unpacked) > _MOST_BYTES:
+                raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
+            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
                 state, expectation = (_member(tar, name) for name in ("state", "expectation"))
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile, KeyError) as error:
-            raise ValueError(f"{path} is no bundle: {error}") from None
+        except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:
+            said = error.args[0] if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is no bundle: {said}") from None
     return state, expectation
 
 
@@ -120,6 +128,6 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
     """One document; nothing is unpacked to the disk."""
     entry = tar.getmember(f"{name}.json")
     stream = tar.extractfile(entry)
-    if stream is None or entry.size > _MOST_BYTES:
+    if stream is None:
         raise KeyError(f"{name}.json is no file of a bundle")
-    return parse(stream.read(), _MOST_BYTES)
+    return parse(stream.read(), _MOST_OBSERVED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 import tarfile
@@ -168,6 +169,34 @@ def test_an_archive_is_private_and_replaces_nothing(tmp_path: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert cli.main(arguments) == 2
     assert target.read_bytes() == before
+
+
+def packed(name: str, text: bytes, headers: dict[str, str] | None = None) -> bytes:
+    """An archive with one file that packs small."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.pax_headers = len(text), headers or {}
+        tar.addfile(entry, io.BytesIO(text))
+    return made.getvalue()
+
+
+@in_subtests(
+    "content",
+    [
+        packed("state.json", b"[" + b"[],[]," * 10_000_000 + b"[]]"),
+        packed("state.json", b"{}", {"comment": "0" * 60_000_000}),
+        packed("state.json", b"[" * 100_000),
+        packed("other.json", b"{}"),
+    ],
+)
+def test_an_archive_that_unpacks_to_too_much_is_refused_before(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(content)
+    assert cli.main(["judge", str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8bxxxx", b"\x1f\x8b" + b"\0" * 50])

@@ -143,10 +143,16 @@ def make(
 @command.command("verify", cls=Command, exit_codes={DONE: "proven", REFUSED: "not", 2: "usage"})
 @click.argument("root", type=_Folder)
 @_key
-def verify(root: Path, key: Path) -> int:
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE",
+    help="The day, UTC, on which it must have been made, or later.",
+)  # fmt: skip
+def verify(root: Path, key: Path, since: datetime | None) -> int:
     """Prove every byte of a mirror by its signed index: nothing missing, changed, or too many."""
     with _refusals():
         found = proof.trusted(root, key)
+        if since and found.made < since.replace(tzinfo=UTC):
+            raise Refusal(f"{root} was made on {found.made:%Y-%m-%d}, before --since", REFUSED)
         wrong = list(proof.problems(root, found, _progress))
     console.err(*wrong[1:])
     if wrong:
@@ -180,10 +186,13 @@ def diff(old: Path, new: Path, folder: Path | None) -> int:
 @click.argument("folder", metavar="DELTA", type=_Folder)
 @click.argument("root", type=_Folder)
 @_key
-def apply(folder: Path, root: Path, key: Path) -> int:
+@click.option("--older", is_flag=True, help="Also where the mirror that is there was made later.")
+def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
     """Bring a mirror to the next version by what `b200 mirror diff --to` wrote; proven before."""
     with _refusals():
         found = proof.trusted(folder, key)
+        if not older:
+            delta.require_newer(root, found)
         gone = delta.apply(folder, root, found)
     console.err(f"{len(gone)} files removed")
     _summary(root, found)

@@ -43,6 +43,16 @@ def make(new: Path, of: Difference, to: Path) -> None:
             shutil.copyfile(new / name, target)
 
 
+def require_newer(root: Path, of: Index) -> None:
+    """Refuse an index that was made before the one of the mirror that is there."""
+    if not (root / index.NAME).exists():
+        return
+    there = read(root)
+    if of.made < there.made:
+        dates = f"{of.made:%Y-%m-%d %H:%M}, before that of {root}, {there.made:%Y-%m-%d %H:%M}"
+        raise DeltaRefused(f"the index was made on {dates}: --older takes it all the same")
+
+
 def apply(delta: Path, root: Path, of: Index) -> list[str]:
     """Make *root* the mirror of the delta's index, which the caller proved; returns what went.
 
@@ -57,6 +67,8 @@ def apply(delta: Path, root: Path, of: Index) -> list[str]:
             _place(delta / name, root / name)
     for name in index.OWN:
         _place(delta / name, root / name)
+    if short := [name for name, wanted in of.files.items() if not _is(root / name, wanted)]:
+        raise DeltaRefused(f"{root / short[0]} is not as the index says: apply it again")
     gone = [path for path in _files(root) if path not in of.files and path not in index.OWN]
     for path in gone:
         (root / path).unlink()
@@ -66,6 +78,9 @@ def apply(delta: Path, root: Path, of: Index) -> list[str]:
 def _problems(delta: Path, root: Path, of: Index) -> Iterator[str]:
     for line in proof.strangers(delta, of.files):
         yield f"{delta}: {line}"
+    for path in sorted(root.rglob("*")):
+        if path.is_symlink():
+            yield f"{path}: a link, through which files would be written elsewhere"
     for name, wanted in of.files.items():
         if not _is(delta / name, wanted) and not _is(root / name, wanted):
             where = delta if (delta / name).exists() else root

@@ -5,6 +5,7 @@ Where the index is, is uv's own setting. The lock's hashes say which bytes may c
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from html import escape
@@ -14,12 +15,16 @@ from urllib.parse import quote, unquote, urlsplit
 import requests
 from packaging.pylock import PackageWheel, Pylock
 from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from b200kit.inventory import engine_rules
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.locks import lock_file, resolver
 
 _TIMEOUT_S = 60
+# A wheel's parts may have more in them than a name of a file (packaging does not look).
+_FILE_NAME = re.compile(r"[A-Za-z0-9_.+!-]+\.whl")
 _OLDEST_GLIBC, _DEFAULT_GLIBC = 5, "2.34"
 
 
@@ -63,8 +68,21 @@ def _files(
         if not isinstance(file, PackageWheel) or not file.url:
             raise WheelsRefused(f"{package.name}: the index has no wheel of it")
         size = file.size if file.size is not None else _size(file.url)
-        name = unquote(urlsplit(file.url).path.rpartition("/")[2])
+        name = named(package.name, str(package.version), file.url)
         yield package.name, (file.url, ManifestFile(name, size, file.hashes.get("sha256", "")))
+
+
+def named(package: str, version: str, url: str) -> str:
+    """The wheel's file name in a URL: one of this package and version, and of no other place."""
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    try:
+        distribution, number, *_ = parse_wheel_filename(name)
+        sound = (distribution, number) == (canonicalize_name(package), Version(version))
+    except (InvalidWheelFilename, InvalidVersion):
+        sound = False
+    if not sound or not _FILE_NAME.fullmatch(name):
+        raise WheelsRefused(f"{package}: the index names {name!r}, no wheel of {package} {version}")
+    return name
 
 
 def tags(python: tuple[int, int], glibc: str) -> Iterator[Tag]:

@@ -6,13 +6,13 @@ tensors are the manifest's to prove. Every problem is one line that begins with 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.node.weights.manifest import OURS, PARTIAL
 from b200kit.sizing import memory, model_config, quantisation
 from b200kit.sizing.dimensions import Dimensions, ModelError
@@ -25,10 +25,12 @@ Read = Callable[[str, int], bytes]
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
 _TENSORS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+_PICKLE = "{0} is a pickle, which runs code when it is loaded: --without {0}, or --allow-pickle {0}"
 _READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
 # For people, and for git and download tools; no engine reads them.
 LEFT_OUT = (".*", "*/.*", "*.md", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.svg", "*.pdf")
-_MOST_JSON = 100_000_000
+# A tensor takes some 100 bytes of the index, so that these are 600,000.
+_MOST_JSON = 64 << 20
 _LAYER = re.compile(r"(.*\b(?:layers|h|blocks))\.([0-9]+)\.")
 _EMBEDDING = re.compile(r"(?!.*(?:vis|audio)).*\b(?:embed_tokens|wte|word_embeddings)\.weight")
 _OTHER_MODES = ("vision_config", "audio_config")
@@ -54,9 +56,13 @@ def is_left_out(path: str, without: Collection[str]) -> bool:
 def report(sizes: Mapping[str, int], read: Read, pickles: Collection[str] = ()) -> Report:
     """What of a model's files is not as it should be; *pickles* are allowed by name."""
     found = Report(problems=[line for path in sorted(sizes) for line in of_name(path, pickles)])
+    found.problems += [
+        _PICKLE.format(path) for path in sorted(sizes) if _is_pickle(path, read, pickles)
+    ]
     if found.problems:
         return found
     config = _config(sizes, read, found)
+    found.notes += _code(sizes, config or {})
     shards = dict(_headers(sizes, read, found))
     _compare_index(sizes, read, shards, found)
     if config is not None and not found.problems:
@@ -73,10 +79,29 @@ def of_name(path: str, pickles: Collection[str]) -> Iterator[str]:
         yield f"{path} is a name of the toolkit's own"
     elif path.endswith(_PICKLES):
         if path not in pickles:
-            what = "is a pickle, which runs code when it is loaded"
-            yield f"{path} {what}: --without {path}, or --allow-pickle {path}"
+            yield _PICKLE.format(path)
     elif not path.endswith(_READ_BY_ENGINES) and "." in parts[-1]:
         yield f"{path} is no file of a model: --without {path}"
+
+
+def _is_pickle(path: str, read: Read, pickles: Collection[str]) -> bool:
+    """Whether a file of another name begins as Python's pickles do, or as torch's archives of one.
+
+    Protocols 2 to 5 begin with the byte 0x80 and their number; a safetensors file of such a length
+    would be one of petabytes. What is parsed as something else is never loaded as one.
+    """
+    if path in pickles or path.endswith((*_PICKLES, _TENSORS, ".json", ".jinja", ".py")):
+        return False
+    first = read(path, 4)
+    return first.startswith(b"PK\3\4") or (first[:1] == b"\x80" and first[1:2] in b"\2\3\4\5")
+
+
+def _code(sizes: Mapping[str, int], config: Mapping[str, Any]) -> Iterator[str]:
+    """That code comes with the model, which runs only where the inventory says so."""
+    files = sorted(path for path in sizes if path.endswith(".py"))
+    names = [*files, *(["auto_map of " + CONFIG] if config.get("auto_map") else [])]
+    if names:
+        yield f"code comes with it: {', '.join(names)}; it runs with trust-remote-code alone"
 
 
 def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dict[str, Any] | None:
@@ -84,9 +109,10 @@ def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dic
         found.problems.append(f"{path} is missing")
         return None
     try:
-        document = json.loads(read(path, min(sizes[path], _MOST_JSON)))
-    except (ValueError, RecursionError):
-        document = None
+        document = documents.parse(read(path, min(sizes[path], _MOST_JSON + 1)), _MOST_JSON)
+    except documents.Malformed as error:
+        found.problems.append(f"{path}: {error}")
+        return None
     if not isinstance(document, dict):
         found.problems.append(f"{path} is no JSON mapping")
         return None

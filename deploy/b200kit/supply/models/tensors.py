@@ -6,15 +6,18 @@ gaps (https://github.com/huggingface/safetensors, "Format").
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit.node.lib import documents
+from b200kit.node.lib.readings import short
+
 LENGTH = 8
-# The format's own limit.
-_MOST = 100_000_000
+# The format allows 100 MB. A tensor takes some 150 bytes, so that these are 200,000 of one file.
+_MOST = 32 << 20
+_MOST_DIMENSIONS, _MOST_NUMBER = 16, 1 << 62
 _BITS: Mapping[str, int] = {
     "F4": 4,
     **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
@@ -49,12 +52,14 @@ def length(first: bytes, size: int) -> int:
 def tensors(header: bytes, size: int) -> dict[str, Tensor]:
     """The tensors by name; HeaderError where header and *size* of the file do not agree."""
     try:
-        document = json.loads(header)
+        document = documents.parse(header, _MOST)
         rows = {name: row for name, row in document.items() if name != "__metadata__"}
         spans = {name: _span(name, row) for name, row in rows.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if isinstance(error, HeaderError):
-            raise
+    except HeaderError:
+        raise
+    except documents.Malformed as error:
+        raise HeaderError(f"its header is damaged: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise HeaderError("its header is damaged") from None
     at = 0
     for name, (begin, end) in sorted(spans.items(), key=lambda item: item[1]):
@@ -71,9 +76,11 @@ def _span(name: str, row: Mapping[str, Any]) -> tuple[int, int]:
     begin, end = row["data_offsets"]
     shape, dtype = row["shape"], row["dtype"]
     if dtype not in _BITS:
-        raise HeaderError(f"{name} is of a type nobody knows, {dtype}")
-    if not all(isinstance(n, int) and n >= 0 for n in (begin, end, *shape)):
-        raise HeaderError(f"{name} has no sizes")
+        raise HeaderError(f"{short(name)} is of a type nobody knows, {short(dtype)}")
+    sizes = (begin, end, *shape)
+    few = len(shape) <= _MOST_DIMENSIONS
+    if not few or not all(type(n) is int and 0 <= n <= _MOST_NUMBER for n in sizes):
+        raise HeaderError(f"{short(name)} has no sizes")
     if (end - begin) * 8 != math.prod(shape) * _BITS[dtype]:
-        raise HeaderError(f"{name} has {end - begin} bytes, not those of {shape} in {dtype}")
+        raise HeaderError(f"{short(name)} has {end - begin} bytes, not those of {shape} in {dtype}")
     return begin, end

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -120,3 +121,30 @@ def test_delta_that_does_not_fit_changes_nothing(
     assert "wheels/w.whl" in str(refused.value)
     with pytest.raises(DeltaRefused):
         delta.make(next_root, index.difference(before, after), carried)
+
+
+def test_older_mirror_is_not_put_over_a_newer_one(old: tuple[Path, Index], tmp_path: Path) -> None:
+    root, there = old
+    delta.require_newer(root, there)
+    delta.require_newer(root, replace(there, made=there.made + timedelta(days=1)))
+    delta.require_newer(tmp_path / "nothing", there)
+    with pytest.raises(DeltaRefused, match="before that of"):
+        delta.require_newer(root, replace(there, made=there.made - timedelta(seconds=1)))
+
+
+@pytest.mark.parametrize("place", ["wheels", "wheels/w.whl", "new"])
+def test_nothing_is_written_through_a_link(
+    old: tuple[Path, Index], new: tuple[Path, Index], tmp_path: Path, place: str
+) -> None:
+    (root, before), (next_root, after), carried = old, new, tmp_path / "delta"
+    delta.make(next_root, index.difference(before, after), carried)
+    if (root / place).exists():
+        (root / place).rename(tmp_path / "elsewhere")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+    (root / place).symlink_to(tmp_path / "elsewhere")
+    looked = sorted(tmp_path.joinpath("elsewhere").rglob("*"))
+    with pytest.raises(DeltaRefused, match="a link"):
+        delta.apply(carried, root, after)
+    assert sorted(tmp_path.joinpath("elsewhere").rglob("*")) == looked
+    assert (root / place).is_symlink()

@@ -15,6 +15,7 @@ from b200kit.supply.mirror import wheels
 from b200kit.supply.mirror.wheels import WheelsRefused
 from tests.lab.supply.wheelfile import write_wheel
 from tests.messages import assert_message
+from tests.subtests import in_subtests
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -81,6 +82,30 @@ def test_what_the_index_does_not_have_as_locked_is_refused(served: tuple[Path, s
             wheels.wanted(path)
         lines.append(str(refused.value).replace(str(folder.parent), "TMP"))
     assert_message("\n".join(lines))
+
+
+@in_subtests(
+    ("last", "taken"),
+    [
+        ("engine-1.0%2Bcpu-py3-none-any.whl", True),
+        ("Engine-1.0+cpu-py3-none-any.whl", True),
+        ("engine-1.1-py3-none-any.whl", False),
+        ("library-1.0%2Bcpu-py3-none-any.whl", False),
+        ("engine-1.0%2Bcpu-py3-none-any%2F..%2F..%2Fx.whl", False),
+        ("..%2Fengine-1.0%2Bcpu-py3-none-any.whl", False),
+        ("engine-1.0%2Bcpu-py3-none-any%00.whl", False),
+        ("engine-1.0%2Bcpu.tar.gz", False),
+        ("", False),
+    ],
+)
+def test_wheel_is_written_under_the_name_that_was_locked(last: str, taken: bool) -> None:
+    said = ""
+    try:
+        named = wheels.named("engine", "1.0+cpu", f"https://index.example/simple/{last}")
+        assert named.lower() == "engine-1.0+cpu-py3-none-any.whl"
+    except WheelsRefused as error:
+        said = str(error)
+    assert bool(said) is not taken
 
 
 def test_wheels_of_another_machine_are_not_taken(tmp_path: Path) -> None:

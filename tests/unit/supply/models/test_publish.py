@@ -222,6 +222,11 @@ TAMPERED: dict[str, Callable[[Path], object]] = {
     "no index": lambda folder: (folder / INDEX).unlink(),
     "an index that is none": lambda folder: (folder / INDEX).write_text("[]"),
     "a pickle": lambda folder: (folder / "optimizer.pt").touch(),
+    "a pickle of another name": lambda folder: (folder / "tokenizer.model").write_bytes(
+        b"\x80\x04\x95"
+    ),
+    "a pickle without an ending": lambda folder: (folder / "data").write_bytes(b"\x80\x02}q"),
+    "an archive of torch": lambda folder: (folder / "weights.txt").write_bytes(b"PK\3\4rest"),
     "a stray file": lambda folder: (folder / "notes.docx").touch(),
     "a file of the toolkit's": lambda folder: (folder / "manifest.json").write_text("{}"),
     "no config": lambda folder: (folder / "config.json").unlink(),
@@ -252,6 +257,15 @@ def test_architecture_of_unknown_sizes_is_published_and_said(
     config(num_attention_heads=None)(checkpoint)
     assert publish(checkpoint, tmp_path / "store", "--name", "tiny") == 0
     assert "note: sizes were not compared" in capsys.readouterr().err
+
+
+def test_code_that_comes_with_a_model_is_named(
+    checkpoint: Path, tmp_path: Path, capsys: Console
+) -> None:
+    (checkpoint / "modeling_tiny.py").write_text("import os\n")
+    config(auto_map={"AutoModel": "modeling_tiny.Tiny"})(checkpoint)
+    assert publish(checkpoint, tmp_path / "store", "--name", "tiny") == 0
+    assert "note: code comes with it: modeling_tiny.py, auto_map of" in capsys.readouterr().err
 
 
 def test_quantisation_is_read_beside_the_config_where_it_has_none(
