@@ -30,11 +30,12 @@ RENEWAL_TIMER = "b200-renew.timer"
 _RENEWAL = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
 """Unit to what a change of it restarts: never the measurement itself."""
 LOOK_NOW = (
-    f'[ "$(systemctl is-active {LOOK})" != activating ] || systemctl start {LOOK}; '
+    f"systemctl is-active {LOOK} | grep -qxE 'inactive|failed' || systemctl start {LOOK}; "
     f"systemctl start {LOOK}"
 )
-"""A look that begins now: one that began before has not seen what runs by now, and where it is
-still at work on a busy node, a single start would wait for its end and take it for the answer."""
+"""A look that begins now: one that began before has not seen what runs by now. While it is at work,
+its last commands after the look included, a start is one with the job that has begun, and waits for
+its end alone."""
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 

@@ -57,7 +57,7 @@ def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("state", "starts"), [("inactive", 1), ("failed", 1), ("deactivating", 1), ("activating", 2)]
+    ("state", "starts"), [("inactive", 1), ("failed", 1), ("deactivating", 2), ("activating", 2)]
 )
 def test_look_that_began_earlier_is_not_taken_for_one_of_now(
     tmp_path: Path, state: str, starts: int
