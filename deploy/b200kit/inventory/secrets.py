@@ -20,6 +20,9 @@ FOR_REPROVISIONING = ("bmc.password", "reimage.token")
 
 # Of these each is one word in the field Authorization of a request.
 _HEADER_WORD = re.compile(rb"[\x21-\x7e]+")
+_OF_CLIENTS = re.compile(r"api_key|gateway\.clients\.[0-9]+\.key")
+_LEAST = 16
+"""Characters of a key of clients: `openssl rand -hex 16` gives twice as many."""
 _IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.[0-9]+\.key|events\.webhook\.key")
 
 
@@ -41,6 +44,7 @@ def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secr
     """The node's secrets by name, and a problem for each that cannot be had."""
     found: dict[str, Secret] = {}
     problems: list[Problem] = []
+    keys: dict[str, bytes] = {}
     for name, ref in secret_references(spec):
         if name in FOR_REPROVISIONING and not reprovisioning:
             continue
@@ -52,6 +56,12 @@ def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secr
         if _IN_HEADERS.fullmatch(name) and not _HEADER_WORD.fullmatch(value):
             problems.append(Problem(name, "must be one word of printable ASCII characters"))
             continue
+        if _OF_CLIENTS.fullmatch(name):
+            if len(value) < _LEAST:
+                problems.append(Problem(name, f"must have at least {_LEAST} characters"))
+            elif other := next((n for n, known in keys.items() if known == value), None):
+                problems.append(Problem(name, f"is the key of {other}: whose limits would hold?"))
+            keys[name] = value
         found[name] = Secret(value)
     return found, problems
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Listed, Text, matching
+from b200kit.inventory.keys.types import Keys, Listed, Text, matching, url
 
-_Https = Annotated[str, matching(r"https://[^\s/@]+(/[!-~]*)?", "an https:// URL without a user")]
+_Https = Annotated[
+    str,
+    matching(r"https://[^\s/@]+(/[!-~]*)?", "an https:// URL without a user in it"),
+    AfterValidator(url),
+]
 
 
 class Webhook(Keys):

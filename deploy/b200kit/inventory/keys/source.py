@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from b200kit.inventory.keys.types import Fingerprint, Keys, Text, matching
+from b200kit.inventory.keys.types import BaseUrl, Fingerprint, Keys, Text
 
 T = TypeVar("T")
 
@@ -19,9 +19,7 @@ INTERNET: Literal["internet"] = "internet"
 class Mirror(Keys):
     """A site's own mirror with everything that its nodes install (`b200 mirror build`)."""
 
-    url: Annotated[str, matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")] = Field(
-        alias="mirror"
-    )
+    url: BaseUrl = Field(alias="mirror")
     """base URL"""
     key: Text
     """armored public key that its packages are signed by, a path on the controller"""

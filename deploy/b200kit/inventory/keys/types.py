@@ -7,6 +7,7 @@ One declaration serves validation, defaults, the did-you-mean of a misspelt key
 from __future__ import annotations
 
 import ipaddress
+import re
 from datetime import date
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -67,6 +68,15 @@ def _network(text: str) -> str:
     return text
 
 
+def url(text: str) -> str:
+    """A URL whose port, where it has one, is one."""
+    place = re.split(r"[/?#]", text.partition("://")[2])[0]
+    _, colon, port = place[place.rfind("]") + 1 :].partition(":")
+    if colon and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+        raise ValueError
+    return text
+
+
 def _date(text: str) -> str:
     date.fromisoformat(text)
     return text
@@ -115,13 +125,20 @@ class _OrNone:
         return core_schema.nullable_schema(handler(source))
 
 
-_URL = r"(https?|file)://\S+"
-_URL_EXPECTED = "an http(s):// or file:// URL"
+# No user and password: a URL lies readable in units, apt's sources and argument lists.
+_HTTP = r"https?://[^\s/?#@]+"
+_URL = rf"{_HTTP}([/?#]\S*)?|file://[^\s@]+"
+_URL_EXPECTED = "an http(s):// or file:// URL without a user in it"
 
 Text = Annotated[str, matching(r"[^\n]*\S[^\n]*", "a non-empty string")]
 TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty string')]
-Url = Annotated[str, matching(_URL, _URL_EXPECTED)]
-UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}')]
+BaseUrl = Annotated[
+    str,
+    matching(_HTTP + r"(/[^\s?#]*)?", "an http(s):// URL without a user in it"),
+    AfterValidator(url),
+]
+Url = Annotated[str, matching(_URL, _URL_EXPECTED), AfterValidator(url)]
+UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}'), AfterValidator(url)]
 HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
 CpuList = Annotated[str, matching(r"[0-9,-]+", 'a CPU list such as "4-7"')]
 Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]

@@ -11,10 +11,18 @@ from pydantic import Field
 
 from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Address, Keys, Listed, Port, Text, Unique, matching
+from b200kit.inventory.keys.types import (
+    Address,
+    BaseUrl,
+    Keys,
+    Listed,
+    Port,
+    Text,
+    Unique,
+    matching,
+)
 
-_PLAIN = re.compile(r"http://(?:[^/?#]*@)?(\[[^]/?#]*\]|[^]:/?#]*)(?::[0-9]*)?(?:[/?#].*)?")
-_BaseUrl = Annotated[str, matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")]
+_PLAIN = re.compile(r"http://(\[[^]/?#]*\]|[^]:/?#]*)(?::[0-9]*)?(?:[/?#].*)?")
 
 
 class WeightsServer(Keys):
@@ -31,7 +39,7 @@ class WeightsServer(Keys):
 class Weights(Keys):
     """How a model comes to the node, and what becomes of it there."""
 
-    peers: Unique[_BaseUrl] = ()
+    peers: Unique[BaseUrl] = ()
     """base URLs tried before model_store, in this order: other nodes that share, or a cache; no
     token is sent to them"""
     server: WeightsServer | None = None
