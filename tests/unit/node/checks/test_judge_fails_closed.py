@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.checks.findings import each_gpu, passed
 from b200kit.node.checks.judge import Check, judge, run_one
 from b200kit.node.state.expectation import Expectation
-from b200kit.node.state.verdict import Action, Status
-from b200kit.node.state.view import StateView
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.node.state.view import GpuView, StateView, Unread
 from tests.subtests import in_subtests
 from tests.unit import corpus, node_schema, paths, readings, states
 from tests.unit.case import Case
@@ -134,6 +135,29 @@ def test_a_check_that_raises_or_finds_nothing_is_unmeasured() -> None:
     for run in checks:
         found = run_one("x", run, expect, view)
         assert [f.status for f in found] == [Status.UNMEASURED]
+
+
+def test_a_check_that_raises_after_a_pass_is_unmeasured() -> None:
+    def halfway(expect: Expectation, state: StateView) -> Iterator[Finding]:
+        del expect, state
+        yield passed("the first half is well")
+        raise ZeroDivisionError
+
+    found = judge(states.expectation(), states.healthy(), {"half": halfway})
+    assert [(one.check, one.status) for one in found.findings] == [
+        ("half", Status.PASS),
+        ("half", Status.UNMEASURED),
+    ]
+
+
+def test_all_is_not_called_well_beside_a_part_that_was_not_read() -> None:
+    def of_gpu(gpu: GpuView) -> Iterator[Finding]:
+        if gpu.index == 3:
+            raise Unread("gpus[3].x", "it hangs")
+        return iter(())
+
+    found = each_gpu(StateView(states.healthy()), of_gpu, passed("all is well"))
+    assert [(one.subject, one.status) for one in found] == [("GPU 3", Status.UNMEASURED)]
 
 
 def test_a_judgement_by_no_checks_is_not_fit() -> None:
