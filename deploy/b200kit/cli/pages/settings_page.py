@@ -23,6 +23,8 @@ The inventory key `settings` overrides a default by name; `None` means neither s
 
     settings = {"iommu": "off", "cstates": "c1", "swappiness": None}
 
+A default *or more* is a floor, as is what overrides it: a node that has more keeps it.
+
 A name or value that is not in this table is refused before the first connection. A finding is
 about `setting NAME`, by which a [Waiver](inventory.md#waiver) can name it.
 """
@@ -89,7 +91,8 @@ def _row(setting: Setting) -> str:
 
 
 def _default(setting: Setting) -> str:
-    return "not set" if setting.default is None else f"`{setting.default}`"
+    more = " or more" if setting.floor else ""
+    return "not set" if setting.default is None else f"`{setting.default}`{more}"
 
 
 def _path(keys: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ same comparison plans the changes, proves that they took, and judges the node at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -75,10 +76,10 @@ def _effect(name: str, desired: str, entry: View, state: StateView) -> Effect:
     if observed is None and entry.known(bool, "may_be_absent"):
         text = "is nothing this kernel has"
         return Effect(name, Standing.NOT_APPLICABLE, text, "none", desired)
-    return _compared(name, desired, path[-1], observed)
+    return _compared(name, desired, path[-1], observed, bool(entry.known(bool, "floor")))
 
 
-def _compared(name: str, desired: str, key: str, observed: object) -> Effect:
+def _compared(name: str, desired: str, key: str, observed: object, floor: bool) -> Effect:
     if key == "governors" and isinstance(observed, Mapping):
         right, read = (
             set(observed) == {desired},
@@ -90,7 +91,7 @@ def _compared(name: str, desired: str, key: str, observed: object) -> Effect:
     else:
         read = "not there" if observed is None else plain(observed)
         read = "unlimited" if desired == "unlimited" and read in _UNLIMITED else read
-        right = read == desired
+        right = read == desired or (floor and is_more(read, desired))
     where = f" ({key})" if "." in key else ""
     text = f"is {read}" + ("" if right else f", not {desired}{where}")
     standing = Standing.RIGHT if right else Standing.WRONG
@@ -101,6 +102,17 @@ def plain(value: object) -> str:
     """A reading as text in one spelling: blanks are one space, a module's Y is 1."""
     words = " ".join(str(value).split())
     return _FLAGS.get(words, words)
+
+
+def is_more(read: object, desired: object) -> bool:
+    """Whether a reading is above a floor; one that is no amount is not."""
+    return _amount(read) > _amount(desired)
+
+
+def _amount(value: object) -> float:
+    words = str(value)
+    number = float(words) if words.isascii() and words.isdecimal() else math.nan
+    return math.inf if words in _UNLIMITED else number
 
 
 def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:

@@ -42,6 +42,7 @@ class Setting:
     reading: tuple[str, ...]
     means: Mapping[str, Any]
     judged_by: str | None = None
+    floor: bool = False
 
     def allows(self, value: object) -> bool:
         """Whether an inventory may ask for a value; True is no 1."""
@@ -76,7 +77,7 @@ def _setting(name: str, entry: Any) -> Setting:
     known = {item.name for item in fields(Setting)} - {"name"}
     if not isinstance(entry, dict) or set(entry) - known:
         raise TableError(f"{name}: its keys must be among {', '.join(sorted(known))}")
-    missing = known - {"judged_by"} - set(entry)
+    missing = known - {"judged_by", "floor"} - set(entry)
     if missing:
         raise TableError(f"{name}: it does not have {', '.join(sorted(missing))}")
     return Setting(name=name, **{**entry, "reading": tuple(entry["reading"])})
@@ -127,6 +128,7 @@ def _expected(setting: Setting, value: Value) -> dict[str, Any]:
         "reading": list(setting.reading),
         "may_be_absent": any(means in setting.means for means in MAY_BE_ABSENT),
         "judged_by": setting.judged_by,
+        "floor": setting.floor,
     }
     if setting.reading == ("host", "cmdline"):
         entry["words"] = dict(setting.means["cmdline"][value])

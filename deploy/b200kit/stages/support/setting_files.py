@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from b200kit.node.host.settings_in_force import applicable, words_for
+from b200kit.node.host.settings_in_force import applicable, is_more, words_for
 from b200kit.node.host.settings_table import Setting, Value
 from b200kit.node.state.view import StateView, Unread
 
 Chosen = Mapping[str, Value]
 Table = Mapping[str, Setting]
+V = TypeVar("V")
 
 
-def using(table: Table, chosen: Chosen, means: str) -> Iterator[tuple[Any, Value]]:
+def using(table: Table, chosen: Mapping[str, V], means: str) -> Iterator[tuple[Any, V]]:
     """The entry for *means* of each chosen setting that has one, with the setting's value."""
     for name, value in chosen.items():
         if means in table[name].means:
@@ -26,8 +27,14 @@ def sysctls(table: Table, chosen: Chosen, state: StateView) -> list[str]:
     for name, value in chosen.items():
         key = table[name].means.get("sysctl")
         if key and not state.is_null(*table[name].reading):
-            lines.append(f"{key} = {value}")
+            lines.append(f"{key} = {_kept(table[name], value, state)}")
     return lines
+
+
+def _kept(setting: Setting, value: Value, state: StateView) -> object:
+    """What a file says of a setting: where that is a floor, no less than the node has."""
+    has = state.reading(*setting.reading)
+    return has if setting.floor and is_more(has, value) else value
 
 
 def cmdline(table: Table, chosen: Chosen, state: StateView) -> list[str]:
@@ -83,7 +90,8 @@ def services(table: Table, chosen: Chosen, state: StateView) -> list[str]:
     """Lines of the service manager's configuration; its word for unlimited is infinity."""
     if state.known(bool, "kernel", "raises_limits") is False:
         return []
+    kept = {name: _kept(table[name], value, state) for name, value in chosen.items()}
     return [
-        f"{directive}={form.format('infinity' if value == 'unlimited' else value)}"
-        for (_, directive, form), value in using(table, chosen, "limit")
+        f"{directive}={form.format('infinity' if value in ('unlimited', -1) else value)}"
+        for (_, directive, form), value in using(table, kept, "limit")
     ]

@@ -185,7 +185,9 @@ def test_acs_applies_where_a_bridge_has_it_or_cannot_be_read() -> None:
 
 
 def test_lines_of_the_drop_ins() -> None:
-    state = StateView(states.healthy())
+    recorded = states.healthy()
+    recorded["kernel"]["limits"]["nofile"] = 4096
+    state = StateView(recorded)
     chosen = settings_table.chosen(TABLE, [("hugepages", 8), ("nofile", 70000)])
     assert {"vm.swappiness = 1", "kernel.numa_balancing = 0", "vm.nr_hugepages = 8"} <= set(
         sysctls(TABLE, chosen, state)
@@ -220,3 +222,18 @@ def test_what_a_kernel_lacks_or_a_node_has_not_is_in_no_drop_in() -> None:
     assert "zone_reclaim" not in lines
     assert "governor" not in " ".join(tmpfiles(TABLE, chosen, view))
     assert "intel" not in " ".join(cmdline(TABLE, chosen, view))
+
+
+def test_a_floor_lowers_nothing() -> None:
+    state, chosen = states.healthy(), settings_table.chosen(TABLE, ())
+    state["kernel"]["sysctls"] |= {"vm.max_map_count": "8249672", "vm.swappiness": "60"}
+    state["kernel"]["limits"] |= {"nofile": 1073741816, "nproc": -1}
+    view = StateView(state)
+    lines = [*sysctls(TABLE, chosen, view), *services(TABLE, chosen, view)]
+    assert {
+        "vm.max_map_count = 8249672",
+        "vm.swappiness = 1",
+        "net.core.somaxconn = 4096",
+        "DefaultLimitNOFILE=1024:1073741816",
+        "DefaultLimitNPROC=infinity",
+    } < {*lines}
