@@ -17,7 +17,10 @@ from b200kit.node.state.view import StateView
 
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 """Gigatransfers a second to PCIe generation."""
-A_PORT = rule("a bridge above every GPU", "Ubicloud, Virtualizing NVIDIA HGX B200: cuInit fails")
+A_PORT = rule(
+    "a bridge above every GPU",
+    "Ubicloud, Virtualizing NVIDIA HGX B200: cuInit fails; not so on an H100 alone on its root bus",
+)
 OF_ITS_OWN = "on the host: attach each GPU below a PCIe root port of its own (QEMU: pcie-root-port)"
 NO_ACS = rule("no redirection", "peer-to-peer must not detour through the root complex")
 
@@ -29,15 +32,33 @@ def generation(speed: str) -> int:
 
 @check("pcie.port")
 def port(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every GPU has a PCI bridge above it: with a flat bus, as guests may have it, CUDA fails."""
+    """A GPU without a PCI bridge above it runs CUDA, as its engine's probe shows; or it is noted.
+
+    With a flat bus, as guests may have it, CUDA failed under one hypervisor and runs under others.
+    """
     del expect
+    probed = set(_cuda_steps(state))
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
-        if not gpu.entry.items("bridges"):
-            summary = f"{gpu.subject} has no PCI bridge above it: CUDA does not start there"
-            yield failed(summary, "no bridge", A_PORT, Action.NONE, gpu, remedy=OF_ITS_OWN)
+        if gpu.entry.items("bridges") or "passed" in probed:
+            return
+        summary = f"{gpu.subject} has no PCI bridge above it"
+        if "failed" in probed:
+            text = f"{summary}, and CUDA does not start"
+            yield failed(text, "no bridge", A_PORT, Action.NONE, gpu, remedy=OF_ITS_OWN)
+        else:
+            yield noted(f"{summary}: whether CUDA starts, an engine shows", gpu, "none", A_PORT)
 
-    return each(bus_gpus(state), check_gpu, passed("every GPU has a PCI bridge above it", A_PORT))
+    return each(bus_gpus(state), check_gpu, passed("no GPU lacks a PCI bridge it needs", A_PORT))
+
+
+def _cuda_steps(state: StateView) -> Iterator[str]:
+    """What came of CUDA's first call in the probes of engines that were started."""
+    for replica in state.known(dict, "engine_probes") or {}:
+        for step in state.known_items("engine_probes", replica, "steps"):
+            seen, result = step.known(str, "seen") or "", step.known(str, "result") or ""
+            if step.known(str, "name") == "cuda" and (result != "failed" or "cuInit" in seen):
+                yield result
 
 
 @check("pcie.path")
