@@ -14,6 +14,10 @@ from b200kit.node.state.view import GpuView, StateView, View
 
 OWN = "nvidia"
 """Name of NVIDIA's driver on the PCI bus."""
+OPTION_AWAY = (
+    "take the option out of /etc/modprobe.d and the kernel command line, renew the initramfs "
+    "(update-initramfs -u), then reboot: no reset and no power cycle changes it"
+)
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -121,5 +125,5 @@ def harmful(expect: Expectation, observed: View, name: str, rules: Expected) -> 
     desired = entry.text("desired")
     if not observed.is_missing(name) and (setting := observed.text(name)) != desired:
         expected, hurts = Expected(desired, "", rules.source), entry.known(str, "meaning")
-        summary = f"NVreg_{name}={setting} {hurts or 'hurts'}: remove it and reboot"
-        yield failed(summary, f"{name}: {setting}", expected, Action.REBOOT)
+        read, summary = f"{name}: {setting}", f"NVreg_{name}={setting} {hurts or 'hurts'}"
+        yield failed(summary, read, expected, Action.NONE, remedy=OPTION_AWAY)

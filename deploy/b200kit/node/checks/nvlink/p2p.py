@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from b200kit.node.checks.findings import failed, passed, unread
+from b200kit.node.checks.host.driver import OPTION_AWAY
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.node_scale import REGISTRATION, OnNode, board_of
 from b200kit.node.checks.nvlink import cut
@@ -18,6 +19,7 @@ from b200kit.node.state.view import GpuView, StateView, Unread
 
 KINDS = ("read", "write", "nvlink")
 WORDS = {1: "chipset", 2: "GPU", 3: "topology", 4: "disabled by registry", 5: "not supported"}
+BY_REGISTRY = 4
 RESET = Action.RESET_GPU
 
 
@@ -73,6 +75,11 @@ def faults(
     kind: str, expected: Expected, board: str, gpus: list[GpuView], bad: dict[Pair, int]
 ) -> Iterator[tuple[Finding, list[Pair]]]:
     """Each fault and the pairs that it explains: of the fabric first, then of a GPU, of a pair."""
+    if asked := [pair for pair, status in bad.items() if status == BY_REGISTRY]:
+        text = f"P2P {kind} is switched off by an option of the driver"
+        read = f"{kind} {status_words([BY_REGISTRY])} on {len(asked)} ordered pairs"
+        yield failed(text, read, expected, Action.NONE, remedy=OPTION_AWAY), asked
+        bad = {pair: status for pair, status in bad.items() if status != BY_REGISTRY}
     groups = cut.groups(len(gpus), bad)
     if len(gpus) > 2 and len(groups) == len(gpus):
         # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
