@@ -27,7 +27,9 @@ def gpu_nodes(expect: Expectation, state: StateView) -> Iterator[Finding]:
     gpus = bus_gpus(state)
     # Any node that seems not to exist may be one whose number was not read.
     nodes = {node.number("id"): node for node in state.items("numa")}
-    used = sorted({str(gpu.entry.known(int, "numa_node")) for gpu in gpus})
+    known = [number for gpu in gpus if (number := gpu.entry.known(int, "numa_node")) is not None]
+    # Where there is one node, the kernel may name none.
+    used = cpulist.format({*nodes} if UNKNOWN_NODE in known else known)
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         return gpu_node(gpu, nodes)
