@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from b200kit.catalog import hardware
-from b200kit.catalog.recognised import on_bus
+from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
-from b200kit.node.checks.judge import judge_vetted
+from b200kit.node.checks.judge import judge_vetted, schema_of
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.plausible import plausible
+from b200kit.node.state.view import SCHEMA, StateView
 from b200kit.records import archive, examples
 from b200kit.records.expected import by_hardware
 from b200kit.report.document import clean
@@ -40,7 +41,7 @@ def read_json(path: str) -> Any:
 @click.option("--list", "listed", is_flag=True, help="Show the examples and where each is from.")
 @click.option(
     "--hardware", "name", metavar="NAME",
-    help="A hardware of the catalog; by default hgx-b200, and of an example what its GPUs are.",
+    help="A hardware of the catalog; by default what the node's GPUs are.",
 )  # fmt: skip
 @click.option("--expect", metavar="FILE", help="An expectation instead of hardware data alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -94,13 +95,22 @@ def command(
 def _file(path: str, name: str | None) -> tuple[str, Any, Any]:
     """A recorded node's name, observation and expectation."""
     observed, own = archive.read(path) or (read_json(path), None)
-    return Path(path).stem, observed, own or by_hardware(name or "hgx-b200")
+    return Path(path).stem, observed, own or _by_its_gpus(path, observed, name)
 
 
 def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
     example = examples.load(named)
-    data = name or on_bus(example.state, hardware.machines().values()).name
-    return example.name, example.state, by_hardware(data)
+    return example.name, example.state, _by_its_gpus(example.name, example.state, name)
+
+
+def _by_its_gpus(path: str, state: Any, name: str | None) -> dict[str, Any]:
+    """An expectation from the data of the hardware named, or else of what the node's GPUs are."""
+    if schema_of(StateView(state)) != SCHEMA:
+        name = name or hardware.names()[0]  # it is refused as a whole, by any
+    try:
+        return by_hardware(name or on_bus(state, hardware.machines().values()).name)
+    except Unrecognised as error:
+        raise Unrecognised(f"{path}: {error}; name it with --hardware") from None
 
 
 def _origin(page: Lines, example: examples.Example) -> None:

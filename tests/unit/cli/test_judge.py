@@ -9,7 +9,7 @@ import pytest
 
 from b200kit import cli
 from tests.messages import assert_message
-from tests.unit import states
+from tests.unit import captures, states
 
 
 def main(arguments: list[str]) -> int:
@@ -81,6 +81,21 @@ def test_topology_is_shown_of_a_fit_node_where_asked_for(
 def test_completed_fabric_without_success_is_unfit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([state_file("fabric-insufficient-resources")]) == 1
     assert_message(capsys.readouterr().out)
+
+
+def test_file_is_judged_by_the_hardware_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An H100 by itself lacks no NVLink, and seven GPUs no more than the count says."""
+    main([str(captures.CAPTURES / "h100" / "idle.json"), "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    blocking = {f["check"] for f in found if f["status"] in ("fail", "unmeasured")}
+    assert blocking <= {"clock.synchronized", "host.settings", "services.active"}
+    other, path = captures.observed("idle"), tmp_path / "other.json"
+    other["pci"]["gpus"][0]["device"] = "20b0"
+    path.write_text(json.dumps(other))
+    assert main([str(path)]) == 2
+    assert "10de:20b0" in capsys.readouterr().err
 
 
 def test_json_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
