@@ -77,9 +77,7 @@ XIDS = {
 }
 """Xid codes of a B200 by class; 93 is for Volta alone."""
 
-MASKS = [
-    name.replace(" ", "-") for name in [*health_mask.TWO_BIT_SHIFTS, "incorrect configuration"]
-]
+MASKS = [field.name.replace(" ", "-") for field in health_mask.FIELDS]
 
 REQUIRED = {
     *(f"catalogue:{row}" for row in CATALOGUE),
@@ -115,6 +113,6 @@ def test_a_case_shows_the_codes_and_masks_that_it_names(case: Case) -> None:
     codes = {f"xid:{entry.reading('code')}" for entry in view.known_items("xids")}
     assert {tag for tag in case.covers if tag.startswith("xid:")} <= codes
     masks = [gpu.known(int, "fabric", "health_mask") or 0 for gpu in view.known_gpus]
-    faults = " ".join(fault for mask in masks for fault in health_mask.faults(mask))
+    faults = " ".join(fault for mask in masks for fault in health_mask.faults(mask, ()))
     named = [tag.split(":")[1] for tag in case.covers if tag.startswith("mask:")]
     assert [name for name in named if name.replace("-", " ") not in faults] == []

@@ -67,11 +67,19 @@ def test_gpu_is_found_by_its_address_in_any_case() -> None:
     assert gpu.subject == "GPU 4"
 
 
-def test_mask_of_false_fields_has_no_faults() -> None:
-    assert health_mask.faults(0x80) == health_mask.faults(0xAA) == health_mask.faults(0) == []
+def test_mask_of_good_fields_has_no_faults() -> None:
+    good = (0, 0x80, 0xAA, 0x51AA)
+    assert [mask for mask in good if health_mask.faults(mask, ())] == []
     assert set(health_mask.decode(0xAA).values()) == {"false", "not supported"}
 
 
-@in_subtests("number", range(2, 16))
-def test_every_bad_configuration_is_a_fault(number: int) -> None:
-    assert len(health_mask.faults(number << 8)) == 1
+@in_subtests("field", health_mask.FIELDS)
+def test_every_other_value_of_a_field_is_none(field: health_mask.MaskField) -> None:
+    for number in set(range(1 << field.bits)) - {*field.good}:
+        for judged in ((), (field.name,)):
+            fault = bool(judged) or number >= len(field.words)
+            assert [*health_mask.faults(number << field.shift, judged).values()] == [fault]
+
+
+def test_a_bit_of_no_field_is_a_fault() -> None:
+    assert health_mask.faults(1 << 20, ()) == {"unknown bits: 0x100000": True}

@@ -44,14 +44,21 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("fabric.mask", REGISTRATION)
 def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
-    expected = expect.hardware("fabric.mask", str)
+    expected = expect.words("fabric.mask")
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         reading = gpu.number("fabric", "health_mask")
-        if faults := health_mask.faults(reading):
-            fields = ", ".join(f"{k} {v}" for k, v in health_mask.decode(reading).items())
-            summary = f"{gpu.subject} has a fault in its fabric health mask: {', '.join(faults)}"
-            yield failed(summary, f"{reading:#x}: {fields}", expected, Action.RESET_GPU, gpu)
+        found = health_mask.faults(reading, expected.value)
+        if not found:
+            return
+        read = (
+            f"{reading:#x}: {', '.join(f'{k} {v}' for k, v in health_mask.decode(reading).items())}"
+        )
+        text = f"{gpu.subject} has in its fabric health mask: {', '.join(found)}"
+        if any(found.values()):
+            yield failed(text, read, expected, Action.RESET_GPU, gpu)
+        else:
+            yield noted(text, gpu, read, expected)
 
     return each_gpu(
         state, check_gpu, passed("no field of the fabric health masks is bad", expected)
