@@ -7,6 +7,7 @@ same comparison plans the changes, proves that they took, and judges the node at
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -125,7 +126,24 @@ def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:
     if fault:
         text = f"is not in force: the kernel command line {fault}"
         return Effect(name, Standing.WRONG, text, fault, " ".join(words))
+    if others := _without_effect(entry, state):
+        text = f"is not in force, though the kernel command line asks for it: {others}"
+        return Effect(name, Standing.WRONG, text, others, " ".join(words))
     return Effect(name, Standing.RIGHT, f"is {desired}", " ".join(words), " ".join(words))
+
+
+def _without_effect(entry: View, state: StateView) -> str:
+    """What the parts show that do not have what the words ask for; nothing where all have it."""
+    if entry.known(dict, "effect") is None:
+        return ""
+    path, key = entry.get(list, "effect", "of"), entry.text("effect", "key")
+    parts = state.known_items(*path)
+    read = Counter(None if part.is_null(key) else part.text(key) for part in parts)
+    others = {
+        value: n for value, n in read.items() if value not in entry.get(list, "effect", "good")
+    }
+    shown = ", ".join(f"{value} on {n} of {read.total()}" for value, n in others.items())
+    return f"{key} of {'.'.join(path)} is {shown}" if others else ""
 
 
 def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str]:

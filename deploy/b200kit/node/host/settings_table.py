@@ -43,6 +43,7 @@ class Setting:
     means: Mapping[str, Any]
     judged_by: str | None = None
     floor: bool = False
+    effect: Mapping[str, Any] | None = None
 
     def allows(self, value: object) -> bool:
         """Whether an inventory may ask for a value; True is no 1."""
@@ -77,7 +78,7 @@ def _setting(name: str, entry: Any) -> Setting:
     known = {item.name for item in fields(Setting)} - {"name"}
     if not isinstance(entry, dict) or set(entry) - known:
         raise TableError(f"{name}: its keys must be among {', '.join(sorted(known))}")
-    missing = known - {"judged_by", "floor"} - set(entry)
+    missing = known - {"judged_by", "floor", "effect"} - set(entry)
     if missing:
         raise TableError(f"{name}: it does not have {', '.join(sorted(missing))}")
     return Setting(name=name, **{**entry, "reading": tuple(entry["reading"])})
@@ -132,6 +133,7 @@ def _expected(setting: Setting, value: Value) -> dict[str, Any]:
     }
     if setting.reading == ("host", "cmdline"):
         entry["words"] = dict(setting.means["cmdline"][value])
+        entry["effect"] = dict(setting.effect) if setting.effect else None
     return entry
 
 

@@ -46,6 +46,26 @@ def narrow(gpu: BusGpu, key: str, lanes: Expected) -> Iterator[Finding]:
         yield failed(summary, f"{key} {width}", lanes, Action.POWER_CYCLE, gpu)
 
 
+@check("pcie.speed")
+def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU's link that is not at rest runs as fast as the fastest of its peers'."""
+    del expect
+    gpus = bus_gpus(state)
+    known = (gpu.entry.known(str, "current_link_speed") for gpu in gpus)
+    best = max((generation(text) for text in known if text), default=0)
+    desired = rule(f"generation {best}", "of GPUs at work, one that trained low is the odd one")
+
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
+        text = gpu.entry.text("current_link_speed")
+        if not gpu.rests and generation(text) < best:
+            summary = (
+                f"{gpu.subject} runs at PCIe generation {generation(text)}, its peers at {best}"
+            )
+            yield failed(summary, text, desired, Action.POWER_CYCLE, gpu)
+
+    return each(gpus, check_gpu, passed("no GPU's link is slower than its peers'", desired))
+
+
 @check("pcie.aer")
 def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU had an uncorrectable PCIe error since boot.
