@@ -33,12 +33,17 @@ def _cpus(view: View) -> frozenset[int]:
 
 @check("numa.cpus")
 def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every online CPU is of one NUMA node and of one core."""
+    """Every online CPU is of one NUMA node and of one core, and every core of one node."""
     del expect
     online = _cpus(state.at("cpus", "online"))
     nodes = [_cpus(node.at("cpus")) for node in state.items("numa")]
     cores = [_cpus(core) for core in state.items("cpus", "siblings")]
     found = [*_odd("NUMA node", nodes, online), *_odd("core", cores, online)]
+    # Replicas are given whole cores, each of one node.
+    for core in cores:
+        if sum(bool(core & node) for node in nodes) > 1:
+            summary = f"the core of CPUs {cpulist.format(core)} is of more than one NUMA node"
+            found.append(failed(summary, summary, ONCE, Action.NONE))
     yield from found or [passed(f"{len(online)} CPUs, {len(nodes)} NUMA nodes, {len(cores)} cores")]
 
 

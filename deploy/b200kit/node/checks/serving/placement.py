@@ -27,14 +27,20 @@ ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
 @check("placement.cpus")
 def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every process of a replica that runs may use only the CPUs that the layout gives it."""
+    """A replica that runs has the CPUs that the layout gives it, all of them and no others.
+
+    A process may have fewer, as a worker that pins itself; where memory is not bound, as on a lab's
+    simulated node, the kernel may not have them all.
+    """
 
     def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         allowed = _numbers(desired, "cpus")
         requested = rule(f"CPUs {desired.text('cpus')}", _MAP)
+        given: set[int] = set()
 
         def elsewhere(process: View) -> str | None:
             observed = _read(process, "cpus")
+            given.update(observed)
             return None if observed and observed <= allowed else cpulist.format(observed)
 
         outside, unknown = _outside(unit, processes, elsewhere)
@@ -43,6 +49,12 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             message = _some(outside, "may run on CPUs")
             summary = f"{unit}: {message}, not only on {desired.text('cpus')}"
             yield _failed(unit, summary, outside, requested)
+        elif not unknown and given < allowed and desired.reading("policy") == numa_policy.BIND:
+            has = cpulist.format(given)
+            summary = (
+                f"{unit}: its processes may run on {len(given)} of its {len(allowed)} CPUs: {has}"
+            )
+            yield _failed(unit, summary, {"all together": has}, requested)
 
     yield from _each(expect, state, check_replica, "every process is on the CPUs of its replica")
 
