@@ -19,6 +19,9 @@ SXID = re.compile(
 )
 """Lines "Severity ..." and "Data {...}" with a message's code only go into its detail (fabric
 manager user guide, appendix D)."""
+RESET_DONE = "b200kit: all GPUs were reset"
+"""What is written to the kernel log after a reset that succeeded (node/maintenance/reset_gpus.py).
+It stands in order among NVIDIA's messages, whatever clocks do, and is gone with them at a boot."""
 JOURNAL_TIME = re.compile(r"^\s*(\d+\.\d+)\s")
 FIRST_RECORD = re.compile(r"\d+,(\d+),")
 """Priority and sequence number at the start of a /dev/kmsg record; a boot's first is 0."""
@@ -41,9 +44,12 @@ def once(read: Callable[[], Any]) -> Callable[[], Any]:
 def found(pattern: re.Pattern[str], log: Callable[[], Any]) -> Any:
     """Messages of one kind, with address, code and text; unmeasured when the log is."""
     lines = log()
-    return (
-        [x for line in lines if (x := parse(pattern, line))] if isinstance(lines, list) else lines
-    )
+    if not isinstance(lines, list):
+        return lines
+    reset = max((at for at, line in enumerate(lines) if RESET_DONE in line), default=-1)
+    read = ((at, parse(pattern, line)) for at, line in enumerate(lines))
+    more = {"before_reset": True} if pattern is XID else {}
+    return [{**entry, **(more if at < reset else {})} for at, entry in read if entry]
 
 
 def parse(pattern: re.Pattern[str], line: str) -> dict[str, Any] | None:

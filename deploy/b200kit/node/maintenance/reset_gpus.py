@@ -19,12 +19,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.fabric import bring_up
+from b200kit.node.facts.xid import RESET_DONE
 from b200kit.node.lib import durable_files, hard_timeout, timestamp
 from b200kit.node.lib.hard_timeout import last_line
 from b200kit.node.lib.managed_files import note
@@ -73,6 +75,7 @@ class Recipe:
     notes: Path = NOTES
     proc: Path = Path("/proc")
     modules: Path = Path("/sys/module")
+    kernel_log: Path = Path("/dev/kmsg")
     saved: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -150,6 +153,9 @@ class Recipe:
             self.keep("begun")
             raise ResetRefused(f"nvidia-smi -r: {last_line(done)}")
         self.keep("reset")
+        # Xids of before it are over (checks/gpu/xid.py). Where it cannot be written, they are not.
+        with suppress(OSError), self.kernel_log.open("w", encoding="ascii") as log:
+            log.write(f"{RESET_DONE}\n")
 
     def _told(self, reset: bool) -> str:
         daemons = f"{len(self.saved['units'])} daemons restarted"

@@ -99,3 +99,9 @@ def test_journal_without_a_kernel_line_is_not_taken_for_a_quiet_log(
     monkeypatch.setattr(xid, "command", lambda *_: "\n")
     monkeypatch.setattr(xid, "kernel_buffer", lambda: [f"x;{BUS}"])
     assert [entry["code"] for entry in xid.found(xid.XID, xid.kernel_log)] == [79]
+
+
+def test_messages_before_a_reset_are_marked_and_later_ones_are_not() -> None:
+    lines = [LINK, f"1763712345.1 n1 {xid.RESET_DONE}", LINK]
+    found = xid.found(xid.XID, lambda: lines)
+    assert [entry.get("before_reset") for entry in found] == [True, None]

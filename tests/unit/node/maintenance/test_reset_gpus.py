@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.facts.xid import RESET_DONE
 from b200kit.node.maintenance import reset_gpus
 from b200kit.node.maintenance.reset_gpus import (
     CDI,
@@ -67,7 +68,8 @@ def recipe(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recip
 
 def again(node: Node, folder: Path) -> Recipe:
     """The same act in another process."""
-    return Recipe("a1", node.run, folder / "notes", folder / "proc", folder / "modules")
+    places = (folder / name for name in ("notes", "proc", "modules", "kmsg"))
+    return Recipe("a1", node.run, *places)
 
 
 def fabric() -> str:
@@ -83,6 +85,16 @@ def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
         "nvidia-smi -r",
         *(f"systemctl start {unit}" for unit in (MANAGER, PERSISTENCED, DCGM, CDI[1], CDI[0])),
     ]
+
+
+def test_a_reset_that_succeeded_is_in_the_kernel_log(node: Node, recipe: Recipe) -> None:
+    node.fails["nvidia-smi"] = "In use by another client"
+    with pytest.raises(ResetRefused):
+        recipe.through(True, fabric)
+    assert not recipe.kernel_log.exists()
+    node.fails.clear()
+    recipe.through(True, fabric)
+    assert recipe.kernel_log.read_text() == f"{RESET_DONE}\n"
 
 
 def test_restart_is_the_same_without_the_reset(node: Node, recipe: Recipe) -> None:

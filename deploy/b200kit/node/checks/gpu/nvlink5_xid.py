@@ -47,11 +47,15 @@ class NvlinkMessage:
         return f"{self.name} {'fatal' if self.fatal else 'nonfatal'}{where}"
 
 
-def parse(text: str) -> NvlinkMessage | None:
-    """The message in a kernel log text; None when the text is of another form."""
-    match = MESSAGE.search(text)
-    if not match:
-        return None
+def every(text: str) -> list[NvlinkMessage]:
+    """The messages in a kernel log text, [] when it is of another form.
+
+    It also has the name of a process, which may look like one.
+    """
+    return [_message(match) for match in MESSAGE.finditer(text)]
+
+
+def _message(match: re.Match[str]) -> NvlinkMessage:
     unit, _, event = match["name"].partition("_")
     info = match["info"]
     return NvlinkMessage(

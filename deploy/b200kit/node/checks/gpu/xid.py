@@ -2,6 +2,7 @@
 
 When one GPU's NVLink goes (149), its peers log 145 and the processes 45: those are downstream and
 are reported as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
+What a reset is asked for is over once the GPUs were reset, and is a note then (NVSentinel#669).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from b200kit.node.checks.gpu import nvlink5_xid
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
-from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 LINK_LOST = 149
@@ -39,13 +40,15 @@ class XidGroup:
 
     @property
     def fatal(self) -> bool:
-        """Whether a message does not call itself nonfatal."""
-        return any("nonfatal" not in text.lower().replace("-", "") for text in self.texts)
+        """Whether a message does not call itself nonfatal, whatever its process is called."""
+        return any(
+            any(m.fatal for m in found) or not found for found in map(nvlink5_xid.every, self.texts)
+        )
 
     @property
     def details(self) -> str:
         """What NVLink messages say: events and links, fatal ones alone where there are some."""
-        messages = [m for text in self.texts if (m := nvlink5_xid.parse(text))]
+        messages = [message for text in self.texts for message in nvlink5_xid.every(text)]
         messages = [m for m in messages if m.fatal] or messages
         words = ", ".join(dict.fromkeys(map(str, messages)))
         if any(message.from_other_end for message in messages):
@@ -72,19 +75,30 @@ def grouped(state: StateView, entries: list[View]) -> list[XidGroup]:
 def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel log holds no Xid that asks for more than a restart of the application."""
     table, entries = expect.hardware("xid.actions", dict), state.items("xids")
-    groups = grouped(state, entries)
-    lost = {group.address for group in groups if group.code == LINK_LOST and group.fatal}
-    found: list[Finding] = []
+    halves: dict[bool, list[View]] = {True: [], False: []}
+    for entry in entries:
+        halves[bool(entry.known(bool, "before_reset"))].append(entry)
+    over, groups = grouped(state, halves[True]), grouped(state, halves[False])
+    lost = {group.address for group in (*over, *groups) if group.code == LINK_LOST and group.fatal}
+    found = [ended(finding) for group in over for finding in xid(expect, table, group)]
     for group in groups:
         if lost and group.code in DOWNSTREAM and group.address not in lost:
             found += downstream(group, table)
         else:
             found += xid(expect, table, group)
     yield from found
-    if sum(len(group.texts) for group in groups) != len(entries):
+    if sum(len(group.texts) for group in (*over, *groups)) != len(entries):
         raise Unread("some Xid entries", "without a PCI address or a code")
     if not any(finding.blocks for finding in found):
         yield passed(f"no Xid that matters among {len(entries)} in this boot's kernel log")
+
+
+def ended(finding: Finding) -> Finding:
+    """What is left of the finding of messages of before a reset of all GPUs: a note of a reset."""
+    if finding.action > Action.RESET_GPU:
+        return finding
+    summary = f"{finding.summary}; the GPUs were reset since"
+    return replace(finding, summary=summary, status=Status.PASS, action=Action.MONITOR, kind="")
 
 
 def downstream(group: XidGroup, table: Expected) -> Iterator[Finding]:
