@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import attempt, text
+from b200kit.node.lib.readings import absent, attempt, text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
@@ -47,6 +47,7 @@ def cpus() -> dict[str, Any]:
     return {
         "siblings": attempt(siblings),
         "online": attempt(lambda: text(SYS / "devices/system/cpu/online")),
+        "isolated": attempt(lambda: absent(SYS / "devices/system/cpu/isolated")),
         "model": attempt(cpu_model),
         "vendor": attempt(cpu_vendor),
         "hypervisor": attempt(hypervisor),

@@ -20,6 +20,8 @@ from b200kit.node.state.view import StateView, Unread, View
 ONCE = rule("each online CPU in one place", "two replicas would share a CPU, or one get none")
 OWN = rule("the CPUs of its own NUMA node", "local_cpulist and cpulist of sysfs name the same CPUs")
 SHARED = rule("one NUMA node", "devices under one PCIe switch hang on one root port")
+SCHEDULED = rule("no isolated CPU", "the scheduler balances no load there (kernel-parameters.txt)")
+NOT_APART = "take isolcpus= off the kernel command line and reboot the node"
 UNKNOWN_NODE = -1
 
 
@@ -58,6 +60,22 @@ def _odd(what: str, groups: list[frozenset[int]], online: frozenset[int]) -> Ite
         if which:
             summary = f"CPUs {cpulist.format(which)} are {where}"
             yield failed(summary, summary, ONCE, Action.NONE)
+
+
+@check("numa.isolated")
+def isolated(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The kernel's scheduler has every online CPU: replicas, gateway and client share them all."""
+    del expect
+    # Older documents do not have it.
+    named = state.at("cpus", "isolated")
+    none = state.is_missing("cpus", "isolated") or named.is_null()
+    apart = frozenset() if none else _cpus(named) & _cpus(state.at("cpus", "online"))
+    if apart:
+        text = cpulist.format(apart)
+        summary = f"CPUs {text} are isolated: all threads put there stay on the first of them"
+        yield failed(summary, f"isolated {text}", SCHEDULED, Action.NONE, remedy=NOT_APART)
+    else:
+        yield passed("no CPU is isolated", SCHEDULED)
 
 
 @check("numa.local")
