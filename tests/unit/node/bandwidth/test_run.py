@@ -149,7 +149,7 @@ def test_hanging_tool_is_killed_with_its_children_and_the_others_still_run(
     assert blocking(document, "when-installed") == [("bandwidth.host", "unmeasured")]
 
 
-@pytest.mark.parametrize("mode", ["fail", "crash", "silent", "malformed", "waived"])
+@pytest.mark.parametrize("mode", ["fail", "crash", "silent", "malformed"])
 def test_tool_without_a_result_is_not_measured_and_says_why(
     node: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

@@ -133,7 +133,6 @@ def test_wrong_data_of_every_version_of_nvbandwidth_are_a_result(said: str) -> N
         '{"nvbandwidth": {"testcases": 3}}',
         '{"nvbandwidth": {"error": "[CUDA_ERROR] not\\n ready"}}',
         nvbandwidth(name="another", bandwidth_matrix=[["1"]]),
-        nvbandwidth(name=TO_GPU, status="Waived"),
         nvbandwidth(name=TO_GPU, status="ERROR", bandwidth_matrix=[["1"]]),
         nvbandwidth(name=TO_GPU),
         nvbandwidth(name=TO_GPU, bandwidth_matrix=["55.4"]),
@@ -142,6 +141,10 @@ def test_wrong_data_of_every_version_of_nvbandwidth_are_a_result(said: str) -> N
 def test_nvbandwidth_without_a_result_says_why(output: str) -> None:
     with raises_message(Unusable):
         read_nvbandwidth(output, TO_GPU)
+
+
+def test_what_nvbandwidth_waives_is_no_failure() -> None:
+    assert read_nvbandwidth(nvbandwidth(name=PEER, status="Waived"), PEER) == []
 
 
 def test_each_test_is_one_run_with_the_options_the_tools_know() -> None:
