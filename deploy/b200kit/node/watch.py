@@ -29,11 +29,14 @@ from b200kit.node.state import advice, drift, event, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.serving import Replica
 from b200kit.node.state.verdict import Finding, Fit, Status, Verdict
-from b200kit.node.state.view import StateView
+from b200kit.node.state.view import StateView, View
 from b200kit.node.state.watch import Fault, Look
 
 # All else of a GPU is judged, and a fault where it is wrong.
 _READINGS = ("index", "temperature_c", "power_usage_mw", "sm_clock_mhz", "ecc_volatile_uncorrected")
+_AT_THE_GATE = {"inforom_valid": "inforom.valid"}
+"""Readings too dear for each look, with their checks: 70 of an H100's 96 ms of NVML calls. They are
+read where a node is let serve, and by `b200 check`."""
 _GPU = re.compile(r"\bGPU \d+\b")
 _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
 
@@ -144,7 +147,11 @@ def as_planned(expectation: Any, state: Mapping[str, object]) -> Any:
         for unit, pinned in (expectation.get("placement") or {}).items()
         if not drift.is_present(restarts(unit), state)
     }
-    known = {"placement": pins} if "placement" in expectation else {}
+    known: dict[str, Any] = {"placement": pins} if "placement" in expectation else {}
+    hardware = View(expectation).known(dict, "hardware") or {}
+    if isinstance(table := hardware.get("not_applicable", {}), dict):
+        left_out = {**table, **dict.fromkeys(_AT_THE_GATE.values(), "read at the gate")}
+        known["hardware"] = {**hardware, "not_applicable": left_out}
     return {**expectation, **known, "today": timestamp.today()}
 
 
@@ -163,6 +170,7 @@ def look(
     more = {
         "units": [*requested["units"], *units],
         "files": [*requested.get("files", []), *map(restarts, units)],
+        "leave_out": [*_AT_THE_GATE],
     }
     state = observe({**requested, **more}, NVML_TIMEOUT_S)
     counters = growth.after(before.counters if before else None, state, began)

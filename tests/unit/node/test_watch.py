@@ -137,6 +137,17 @@ def test_two_looks_confirm_and_the_journal_says_it_once(
     assert capsys.readouterr().err.count("confirmed: GPU 5 has 17 of 18 NVLinks up") == 1
 
 
+def test_a_look_does_without_the_dearest_reading_of_nvml(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[dict[str, Any]] = []
+    monkeypatch.setattr(look, "observe", lambda ask, _: requests.append(ask) or node)
+    for gpu in node["gpus"]:
+        del gpu["inforom_valid"]
+    assert looks(tmp_path)["fit"] == "fit"
+    assert requests[0]["leave_out"] == ["inforom_valid"]
+
+
 def test_the_site_is_told_once_that_a_fault_began_and_once_that_it_is_over(
     node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ FABRIC_UNITS = (
 def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[str, Any]:
     """The whole NodeState. Takes as long as its slowest part; NVML at most its time-out."""
     started = time.monotonic()
-    worker = Worker(nvml_timeout)
+    worker = Worker(nvml_timeout, ask.get("leave_out", ()))
     with ThreadPoolExecutor(max_workers=16) as pool:
         futures = {key: pool.submit(guarded, read) for key, read in parts(ask).items()}
         document: dict[str, Any] = {key: future.result() for key, future in futures.items()}

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,8 +22,9 @@ GRACE_S = 2.0
 class Worker:
     """A started NVML worker; `result` collects it. Starting early lets the rest run beside it."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, leave_out: Iterable[str] = ()) -> None:
         argv = program.argv("_nvml", "--timeout", f"{timeout:g}")
+        argv += [word for key in leave_out for word in ("--leave-out", key)]
         self.timeout = timeout
         self.deadline = time.monotonic() + timeout + GRACE_S
         self.process = subprocess.Popen(

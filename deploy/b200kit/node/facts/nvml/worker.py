@@ -11,6 +11,7 @@ import argparse
 import os
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,8 @@ SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version", "confide
 class Collection:
     """What has been read so far; threads fill it, `document` may be taken at any moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave_out: Sequence[str] = ()) -> None:
+        self.calls = {key: call for key, call in CALLS.items() if key not in leave_out}
         self.system: dict[str, Any] = {}
         self.error: str | None = None
         self.count: int | None = None
@@ -74,7 +76,7 @@ class Collection:
         """One GPU; without a handle every key carries the reason."""
         gpu, self.doing[index] = self.gpus[index], "handle"
         handle = reading(lambda: n.nvmlDeviceGetHandleByIndex(index))
-        for key, call in CALLS.items():
+        for key, call in self.calls.items():
             self.doing[index] = key
             gpu[key] = handle if is_unmeasured(handle) else reading(partial(call, handle))
 
@@ -111,7 +113,10 @@ class Collection:
         """One GPU with every key; those not reached are unmeasured."""
         have = dict(self.gpus[index])
         doing = self.doing.get(index, "handle")
-        return {"index": index, **{k: have.get(k, unmeasured(f"{late} ({doing})")) for k in CALLS}}
+        return {
+            "index": index,
+            **{k: have.get(k, unmeasured(f"{late} ({doing})")) for k in self.calls},
+        }
 
 
 def cuda_version() -> str:
@@ -147,9 +152,11 @@ def main(args: list[str]) -> int:
     """Print one line of JSON by the time-out and leave without waiting for stuck threads."""
     parser = argparse.ArgumentParser(prog="_nvml")
     parser.add_argument("--timeout", type=float, default=20.0)
-    timeout = parser.parse_args(args).timeout
+    parser.add_argument("--leave-out", action="append", default=[], help="a key of a GPU")
+    options = parser.parse_args(args)
+    timeout = options.timeout
     out = claim_stdout()
-    collection = Collection()
+    collection = Collection(options.leave_out)
     thread = threading.Thread(target=collection.run, daemon=True)
     deadline = time.monotonic() + timeout
     thread.start()

@@ -43,6 +43,12 @@ def test_healthy_node_is_read_in_full(nvml: Nvml) -> None:
     assert "unmeasured" not in str(reading)
 
 
+def test_a_reading_that_is_left_out_is_not_asked_for(nvml: Nvml) -> None:
+    nvml()
+    gpus = Worker(20.0, ["inforom_valid"]).result()["gpus"]
+    assert all(set(gpu) == KEYS - {"inforom_valid"} for gpu in gpus)
+
+
 def test_readings_have_the_types_and_units_of_the_state(nvml: Nvml) -> None:
     nvml()
     gpu, recorded = read()["gpus"][0], states.healthy()["gpus"][0]
