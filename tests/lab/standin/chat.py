@@ -47,7 +47,7 @@ class Chat:
     @property
     def reason(self) -> str | None:
         """Why it ends."""
-        reasons = {"no-finish": None, "refuses-ignore-eos": "stop"}
+        reasons = {"no-finish": None, "refuses-ignore-eos": "stop", "abort": "abort"}
         return reasons.get(self.fault, "length")
 
 

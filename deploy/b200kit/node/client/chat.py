@@ -1,8 +1,8 @@
 """Chat completions against an OpenAI-compatible server, judged as strictly as a user would.
 
-Token counts come from `usage` only. An answer is complete when it has output, a finish_reason,
-usage and `[DONE]`, and no error object, even inside a 200 stream (vLLM reports an engine that dies
-in the middle that way).
+Token counts come from `usage` only. An answer is complete when it has output, a finish_reason of
+one that ended by itself, usage and `[DONE]`, and no error object, even inside a 200 stream (vLLM
+reports an engine that dies in the middle that way).
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from b200kit.node.client.formulas import Chunk, RequestRecord
 from b200kit.node.client.http import Deadlines, Exchange, exchange
 from b200kit.node.client.message import HttpError
+
+# How an answer ends that nobody gave up, by the OpenAI API. vLLM also says abort, error and
+# repetition (FINISH_REASON_STRINGS of vllm/v1/engine/__init__.py, 0.32.0), with HTTP 200 and [DONE].
+_FINISHED = ("stop", "length", "tool_calls", "function_call", "content_filter")
 
 
 @dataclass
@@ -70,6 +74,11 @@ class ChatRequest:
     def path(self) -> str:
         """Where it is sent."""
         return "/v1/completions" if self.token_ids else "/v1/chat/completions"
+
+    @property
+    def media_type(self) -> str:
+        """What it is answered in."""
+        return "text/event-stream" if self.stream else "application/json"
 
     def _requested(self) -> dict[str, object]:
         if self.token_ids:
@@ -143,13 +152,17 @@ def server_message(status: int, body: bytes) -> str:
 
 
 def _error_text(document: object) -> str | None:
-    """The message inside {"error": {"message"}}, {"error": text} or {"detail": text}."""
+    """The message inside {"error": {"message"}}, {"error": text}, {"detail": text} or, of vLLM
+    before 0.10, {"object": "error", "message": text}.
+    """
     if not isinstance(document, dict):
         return None
     error = document.get("error", document.get("detail"))
+    if document.get("object") == "error":
+        error = document
     if isinstance(error, dict):
         error = error.get("message", error)
-    return None if error is None else str(error)
+    return str(error) if error else None
 
 
 class _Reading:
@@ -167,7 +180,7 @@ class _Reading:
         """Read a whole exchange. Raises HttpError or ValueError for what is not an answer."""
         if raw.fault and not raw.pieces:
             self.error = raw.fault
-        elif raw.status != 200:
+        elif raw.status != 200 or raw.media_type not in ("", request.media_type):
             body = b"".join(data for _, data in raw.segments()[0])
             self.error = server_message(raw.status, body)
         elif request.stream:
@@ -193,8 +206,8 @@ class _Reading:
 
     def _document(self, at: float, document: dict[str, object]) -> None:
         """One chunk, or the whole of an answer that is not streamed."""
-        if document.get("error"):
-            self.error = self.error or f"error inside the answer: {_error_text(document)}"
+        if error := _error_text(document):
+            self.error = self.error or f"error inside the answer: {error}"
             return
         usage, choices = document.get("usage"), document.get("choices")
         if isinstance(usage, dict):
@@ -217,6 +230,7 @@ class _Reading:
             (raw.fault is not None, str(raw.fault)),
             (not self.done, "the stream was cut off before [DONE]"),
             (self.finish_reason is None, "no finish_reason"),
+            (self.finish_reason not in _FINISHED, f"finish_reason is {self.finish_reason!r}"),
             (tokens is None or self._count("prompt_tokens") is None, "no usage"),
             (short, f"usage says {tokens} tokens, {request.max_tokens} were asked for"),
             (request.stream and with_text == 0, "the answer has no output"),

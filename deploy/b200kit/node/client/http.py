@@ -64,6 +64,11 @@ class Exchange:
         return self.head[0]
 
     @property
+    def media_type(self) -> str:
+        """The form of its body, in lower case; empty where it says none."""
+        return self.head[1].get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
     def code(self) -> int | None:
         """The same; None where no answer came."""
         try:

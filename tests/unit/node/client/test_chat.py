@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import Deadlines, Exchange
 from b200kit.node.state.serving import Objective as Slo
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -74,6 +75,7 @@ def test_an_answer_that_is_not_streamed() -> None:
         "no-usage",
         "wrong-usage",
         "no-output",
+        "abort",
         "503",
         "500",
         "not-http",
@@ -95,6 +97,51 @@ def test_a_stall_ends_at_the_read_deadline_and_not_before() -> None:
 def test_a_fault_without_streaming_is_named_too() -> None:
     assert faulty("no-usage", stream=False).error == "no usage"
     assert faulty("no-finish", stream=False).error == "no finish_reason"
+    assert faulty("abort", stream=False).error == "finish_reason is 'abort'"
+
+
+def recorded(kind: str, body: str, *, stream: bool = True) -> RequestRecord:
+    """The record of an answer with HTTP 200 and this body."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    raw = Exchange(0.0, [(1.0, (head + body).encode())], ended=1.0)
+    return Answer(ChatRequest(MODEL, "x", 1, stream=stream), 0.0, raw).record()
+
+
+@in_subtests(
+    ("reason", "whole"),
+    [
+        *((reason, True) for reason in ("stop", "length", "tool_calls", "function_call")),
+        ("content_filter", True),
+        *((reason, False) for reason in ("abort", "error", "repetition", "other", None, 3, "")),
+    ],
+)
+def test_an_answer_that_was_given_up_has_failed(reason: object, whole: bool) -> None:
+    choice = {"delta": {"content": "a"}, "finish_reason": reason}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    event = json.dumps({"choices": [choice], "usage": usage})
+    error = recorded("text/event-stream", f"data: {event}\n\ndata: [DONE]\n\n").error
+    assert (error is None) is whole
+    assert error is None or "finish_reason" in error
+    plain = json.dumps({"choices": [choice | {"message": choice["delta"]}], "usage": usage})
+    assert recorded("application/json", plain, stream=False).error == error
+
+
+@in_subtests(
+    ("kind", "body", "stream"),
+    [
+        ("application/json", '{"error": {"message": "no LoRA of that name"}}', True),
+        ("Application/JSON; charset=utf-8", '{"detail": "no LoRA of that name"}', True),
+        ("application/json", '{"object": "error", "message": "no LoRA of that name"}', True),
+        ("text/html", "<p>no LoRA of that name</p>", True),
+        ("text/html", "<p>no LoRA of that name</p>", False),
+        ("application/json", '{"object": "error", "message": "no LoRA of that name"}', False),
+        ("text/event-stream", 'data: {"error": {"message": "no LoRA of that name"}}\n\n', False),
+    ],
+)
+def test_a_body_of_another_form_is_shown(kind: str, body: str, stream: bool) -> None:
+    error = recorded(kind, body, stream=stream).error
+    assert error is not None
+    assert "no LoRA of that name" in error
 
 
 def test_merged_chunks_leave_tokens_right_and_show_as_tokens_per_chunk() -> None:

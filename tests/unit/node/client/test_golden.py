@@ -204,6 +204,7 @@ def test_answers_without_log_probabilities_and_failures_are_told_apart() -> None
     assert (bare.error, bare.answers) == ("", ())
     assert (refused.unmeasured, refused.answers) == ("", ())
     assert_message(bare.unmeasured, refused.error)
+    assert "abort" in asked("abort").error
 
 
 def rounded(chance: random.Random, logits: dict[str, float]) -> Token:

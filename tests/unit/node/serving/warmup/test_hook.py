@@ -155,9 +155,10 @@ def test_a_server_that_never_comes_up_times_out_and_says_so(
 def test_a_request_that_fails_while_warming_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, record = run(tmp_path, fast("error-in-stream"))
-    assert status == 1
-    assert_message(record["problem"])
+    for fault in ("error-in-stream", "abort"):
+        status, record = run(tmp_path, fast(fault))
+        assert status == 1
+        assert_message(record["problem"])
 
 
 def test_a_model_of_another_name_is_refused_before_any_round(
