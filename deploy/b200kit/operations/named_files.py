@@ -10,11 +10,13 @@ from b200kit import engines
 from b200kit.catalog import load
 from b200kit.inventory import engine_rules, openpgp
 from b200kit.inventory.keys import events, reprovision
+from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client.dataset import dataset
+from b200kit.node.serving.libraries import FIRST_DRIVER, libraries
 from b200kit.serving import compile_tools
 from b200kit.supply.locks import shipped
 from b200kit.supply.models import hub_model
@@ -77,10 +79,20 @@ def wrong(spec: NodeSpec) -> Iterator[Problem]:
         if message := compile_tools.uncompilable(spec, lock.encode()):
             yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
         yield from compile_tools.unanswerable(spec, lock.encode())
+        yield from _newer_than_driver(spec, lock)
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"
             yield Problem("engine.requirements", message)
+
+
+def _newer_than_driver(spec: NodeSpec, lock: str) -> Iterator[Problem]:
+    """A lock of a CUDA that the driver does not run: the engine would end at its first call."""
+    built = libraries(lock).get("cuda", "") if spec.engine.kind == "cuda" else ""
+    first = FIRST_DRIVER.get(int(built.partition(".")[0])) if built else None
+    if first and branch(spec.driver) < first:
+        message = f"{spec.engine.requirements} is of CUDA {built}, which needs driver {first}"
+        yield Problem("driver", f"{message} or newer, not {spec.driver}")
 
 
 def _repositories(spec: NodeSpec) -> Iterator[tuple[str, Repository]]:

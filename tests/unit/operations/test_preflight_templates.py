@@ -11,6 +11,8 @@ import pytest
 from b200kit.operations import named_files, preflight
 from b200kit.run import places, render
 from tests.fake.machine import Machine
+from tests.messages import assert_message
+from tests.subtests import in_subtests
 from tests.unit.nodes import connected, spec
 
 
@@ -75,3 +77,29 @@ def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path
         f"{lock}flashinfer-jit-cache==1\nflashinfer-python==1\n"
     )
     assert list(named_files.wrong(asks)) == []
+
+
+@in_subtests(
+    ("driver", "runtime", "sound"),
+    [
+        ("580.126.20", "nvidia-cuda-runtime==13.0.96", True),
+        ("595.45.04", "nvidia-cuda-runtime==13.0.96", True),
+        ("575.57.08", "nvidia-cuda-runtime==13.0.96", False),
+        ("570.211.01", "nvidia_cuda_runtime==13.2.75", False),
+        ("570.211.01", "nvidia-cuda-runtime-cu12==12.8.90", True),
+        ("570.211.01", "torch==2.14.0", True),
+    ],
+)
+def test_lock_of_a_cuda_that_the_driver_does_not_run_is_refused(
+    tmp_path: Path, driver: str, runtime: str, sound: bool
+) -> None:
+    known = spec(tmp_path)
+    cuda = known.replace(engine=known.engine.replace(kind="cuda"), driver=driver)
+    with Path(cuda.engine.requirements).open("a") as lock:
+        lock.write(f"{runtime} --hash=sha256:00\n")
+    problems = list(named_files.wrong(cuda))
+    assert [problem.key for problem in problems] == ([] if sound else ["driver"])
+    for problem in problems:
+        assert_message(problem.message)
+    cpu = cuda.replace(engine=known.engine.replace(kind="cpu"))
+    assert list(named_files.wrong(cpu)) == []

@@ -17,7 +17,7 @@ from b200kit.node.client.http import Deadlines, Exchange, exchange
 from b200kit.node.client.message import HttpError
 
 # How an answer ends that nobody gave up, by the OpenAI API. vLLM also says abort, error and
-# repetition (FINISH_REASON_STRINGS of vllm/v1/engine/__init__.py, 0.32.0), with HTTP 200 and [DONE].
+# repetition, with HTTP 200 and [DONE] (FINISH_REASON_STRINGS of vllm/v1/engine, 0.32.0).
 _FINISHED = ("stop", "length", "tool_calls", "function_call", "content_filter")
 
 

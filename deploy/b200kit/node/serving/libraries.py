@@ -11,6 +11,9 @@ _LIBRARIES = {
     "flashinfer": r"flashinfer-python",
     "cuda": r"nvidia-cuda-runtime(-cu\d+)?",
 }
+# The first branch of drivers that runs a major version of CUDA, whatever its minor one. Quoted:
+# minor version compatibility (docs.nvidia.com/deploy/cuda-compatibility).
+FIRST_DRIVER = {11: 450, 12: 525, 13: 580}
 
 
 def libraries(lock: str) -> dict[str, str]:
