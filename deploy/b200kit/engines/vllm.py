@@ -218,8 +218,9 @@ def environment(settings: Settings) -> dict[str, str]:
         "VLLM_ENGINE_READY_TIMEOUT_S": str(settings.ready_s),
         "VLLM_CACHE_ROOT": f"{settings.cache}/vllm",
     }
-    if settings.group:
-        values["VLLM_HOST_IP"] = settings.group.address
+    # Before 0.32 ranks of one node, too, meet at this address, by default the outer one, which the
+    # unit may not reach (measured with 0.26 on an H100 node: it waited for ever, without a word).
+    values["VLLM_HOST_IP"] = settings.group.address if settings.group else "127.0.0.1"
     return values | wires(settings.group)
 
 

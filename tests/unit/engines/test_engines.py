@@ -194,6 +194,7 @@ def test_gpus_have_a_rank_each_however_few_cpus_there_are() -> None:
 def test_nodes_talk_on_the_network_that_is_named() -> None:
     environment = KINDS["vllm"].environment(settings(group=FOLLOWER))
     assert environment["VLLM_HOST_IP"] == "10.1.0.2"
+    assert KINDS["vllm"].environment(settings())["VLLM_HOST_IP"] == "127.0.0.1"
     assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "ens1"
 
 

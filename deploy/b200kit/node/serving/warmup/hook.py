@@ -34,6 +34,9 @@ from b200kit.node.state.warmup_features import jit_lines
 RECORDS = Path("/var/lib/b200kit")
 HEALTH_EVERY_S = 0.25
 SAY_EVERY_S = 15.0
+# From then on it says what the engine last printed, too.
+PATIENCE_S = 60.0
+_WAITING = "waiting for"
 
 
 @dataclass
@@ -75,10 +78,21 @@ class WarmUp:
                 pass  # refused or reset: not up yet, and the deadline bounds the waiting
             if time.monotonic() - said_at > SAY_EVERY_S:
                 said_at = time.monotonic()
-                say(f"waiting for {self.endpoint.url}/health, {said_at - self.began:.0f} s so far")
+                waited = said_at - self.began
+                said = await asyncio.to_thread(self._last_words) if waited > PATIENCE_S else ""
+                say(f"{_WAITING} {self.endpoint.url}/health, {waited:.0f} s so far{said}")
             await asyncio.sleep(HEALTH_EVERY_S)
         self.health_s = time.monotonic() - self.began
         say(f"{self.endpoint.url} answers after {self.health_s:.1f} s; warming up")
+
+    def _last_words(self) -> str:
+        """What the engine last printed, to be put after a sentence; empty where that is unknown."""
+        try:
+            printed = [line.strip() for line in journal.lines(self.invocation, 500)]
+        except OSError:
+            return ""
+        printed = [line for line in printed if line and not line.startswith(_WAITING)]
+        return f"; last in its journal: {printed[-1][:200]}" if printed else ""
 
     async def _rounds(self) -> None:
         serving, plan = self.serving, self.serving.warm
@@ -134,7 +148,7 @@ class WarmUp:
 
     def _so_far(self) -> str:
         if self.health_s is None:
-            return f"{self.endpoint.url}/health never answered 200"
+            return f"{self.endpoint.url}/health never answered 200{self._last_words()}"
         times = ", ".join(f"{item.ttft_ms:.1f}" for item in self.rounds[-4:])
         limit = self.serving.warm.tolerance
         text = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"

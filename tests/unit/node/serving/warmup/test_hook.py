@@ -41,7 +41,7 @@ ROUNDS = re.compile(r"(?<=p50 ).* ms")
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No real-time priority, a quiet journal, and records in the test's own directory."""
     monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
-    monkeypatch.setattr(journal, "lines", lambda _: ["Started vLLM replica 0"])
+    monkeypatch.setattr(journal, "lines", lambda *_: ["Started vLLM replica 0"])
     monkeypatch.setattr(hook, "RECORDS", tmp_path)
 
 
@@ -76,6 +76,22 @@ def test_two_rounds_that_agree_are_warm(tmp_path: Path, capsys: pytest.CaptureFi
     assert "from round 1)" in lines[2]
     assert_message(lines[-1], TOOK=TOOK)
     assert not list(tmp_path.glob(".warm*"))
+
+
+def test_waiting_says_what_the_engine_last_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ["INFO distributed_init_method=tcp://10.0.0.5:41", "waiting for /health, 5 s so far", ""]
+    monkeypatch.setattr(journal, "lines", lambda *_: log)
+    monkeypatch.setattr(hook, "SAY_EVERY_S", 0.1)
+    monkeypatch.setattr(hook, "PATIENCE_S", 0.5)
+    path = config(tmp_path, "http://127.0.0.1:9", timeout_s=2)
+    words = ["--config", str(path), "--replica", "0", "--main-pid", str(os.getpid())]
+    assert hook.main(words) == 1
+    first, *_, last, end = capsys.readouterr().err.splitlines()
+    assert "10.0.0.5" not in first
+    assert last.endswith("last in its journal: INFO distributed_init_method=tcp://10.0.0.5:41")
+    assert end.endswith("last in its journal: INFO distributed_init_method=tcp://10.0.0.5:41")
 
 
 def test_rounds_that_never_agree_are_not_warm(
