@@ -7,6 +7,7 @@ here it is one line before the first connection.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
@@ -50,6 +51,23 @@ class Flag:
 
 
 @dataclass(frozen=True)
+class Range:
+    """Numbers that a flag takes, as mathematicians write them: "(0, 1]", "[1, inf)"."""
+
+    text: str
+
+    def has(self, value: object) -> bool:
+        """Whether a number is one of them; anything but a number is for others to judge."""
+        try:
+            number = float(value) if isinstance(value, (int, float, str)) else 1.0
+        except ValueError:
+            return True
+        low, high = (float(end) for end in self.text[1:-1].split(","))
+        above = number >= low if self.text[0] == "[" else number > low
+        return above and (number <= high if self.text[-1] == "]" else number < high)
+
+
+@dataclass(frozen=True)
 class Advisory:
     """A weakness, and the first version without it."""
 
@@ -64,7 +82,7 @@ class Version:
     """What one version takes: its flags by long name, and its environment variables.
 
     *fields* are those of the file that `--config` names, where its names are not the flags'; a part
-    of one is written with a dot.
+    of one is written with a dot. So is a part of a flag's JSON in *ranges*.
     """
 
     engine: str
@@ -72,6 +90,7 @@ class Version:
     flags: Mapping[str, Flag] = field(default_factory=dict)
     environment: frozenset[str] = frozenset()
     fields: Mapping[str, Flag] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def wrong_flag(self, name: str, value: Scalar) -> str:
         """Why `name: value` cannot be given, in words; empty when it can."""
@@ -80,10 +99,22 @@ class Version:
         if flag is None:
             return self._unknown(name)
         if dot and name not in self.fields:
-            return "" if flag.type == "json" else f"{whole} has no parts"
+            return self._beyond(name, value) if flag.type == "json" else f"{whole} has no parts"
         expected = flag.refuses(value)
         hint = _close(str(value), flag.choices)
-        return f"must be {expected}, not {value!r}{hint}" if expected else ""
+        return f"must be {expected}, not {value!r}{hint}" if expected else self._beyond(name, value)
+
+    def _beyond(self, name: str, value: Scalar) -> str:
+        """Why the engine's own check of ranges would end it; empty where it would not."""
+        given: dict[str, object] = {name: value}
+        with contextlib.suppress(ValueError, RecursionError):
+            parts = json.loads(str(value))
+            given |= {f"{name}.{n}": v for n, v in parts.items()} if isinstance(parts, dict) else {}
+        wrong = ((n, v) for n, v in given.items() if n in self.ranges and not self.ranges[n].has(v))
+        part, found = next(wrong, ("", None))
+        within = part.removeprefix(name).lstrip(".")
+        where = f"{within} in it " if within else ""
+        return f"{where}must be in {self.ranges[part].text}, not {found}" if part else ""
 
     def _unknown(self, name: str) -> str:
         for known, flag in self.flags.items():
@@ -105,14 +136,17 @@ class Version:
         return f"{self.engine} {self.version} does not read it{_close(name, self.environment)}"
 
 
-def version(document: Mapping[str, Any]) -> Version:
-    """A `Version` of a file of b200kit/catalog/engines/."""
+def version(document: Mapping[str, Any], ranges: Mapping[str, str] | None = None) -> Version:
+    """A `Version` of a file of b200kit/catalog/engines/, with the ranges of its engine's flags."""
     return Version(
         engine=document["engine"],
         version=document["version"],
         flags=_flags(document, "flags"),
         environment=frozenset(document["environment"]),
         fields=_flags(document, "fields"),
+        ranges={
+            name: Range(text) for text, names in (ranges or {}).items() for name in names.split()
+        },
     )
 
 

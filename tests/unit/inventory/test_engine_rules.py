@@ -40,6 +40,13 @@ FLAGS = {
     "no size": {"max-num-queued-tokens": "8q"},
     "no choice": {"performance-mode": "interactive"},
     "no JSON": {"speculative-config": "mtp"},
+    "a share of 92": {"gpu-memory-utilization": 92},
+    "no share": {"gpu-memory-utilization": 0.0},
+    "no number of a share": {"gpu-memory-utilization": "nan"},
+    "drafts below zero": {"speculative-config": '{"method": "mtp", "num_speculative_tokens": -3}'},
+    "drafts below zero, by their part": {"speculative-config.num_speculative_tokens": -3},
+    "a window of nothing": {"eplb-config": '{"window_size": 0}'},
+    "an interval of nothing": {"stream-interval": "0"},
     "switched off by name": {"no-enable-prefix-caching": True},
     "one way": {"aggregate-engine-logging": False},
     "short name": {"tp": 2},
@@ -55,6 +62,15 @@ FLAGS = {
 }
 TAKEN = {
     "switch": {"enforce-eager": True, "enable-prefix-caching": False},
+    "ends of ranges": {
+        "gpu-memory-utilization": 1,
+        "max-logprobs": -1,
+        "stream-interval": 1,
+        "speculative-config": '{"num_speculative_tokens": 1, "method": "mtp"}',
+    },
+    "parts that are no numbers": {
+        "speculative-config": '{"num_speculative_tokens": null, "model": "draft"}'
+    },
     "size": {"max-num-queued-tokens": "16k", "kv-cache-memory-bytes": "1.5G"},
     "number as text": {"seed": "7", "gpu-memory-utilization": 0.9},
     "JSON": {"speculative-config": '{"method": "mtp", "num_speculative_tokens": 1}'},
@@ -167,3 +183,12 @@ def test_version_is_the_one_that_the_requirements_install(lock: str) -> None:
 def test_lock_names_the_python_it_is_for(head: str, versions: list[tuple[int, int]]) -> None:
     lock = f"{head}\nvllm==0.33.0 \\\n    --hash=sha256:00 ; python_version >= '3.10'\n"
     assert engine_rules.python_of(lock) == versions
+
+
+def test_every_range_is_of_a_flag() -> None:
+    for known in CATALOGUE.engines.values():
+        for version in known.versions.values():
+            names = {
+                name.partition(".")[0] for name in version.ranges if name not in version.fields
+            }
+            assert names - version.flags.keys() == set()

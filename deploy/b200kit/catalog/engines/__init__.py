@@ -2,7 +2,7 @@
 
 vllm-0.33.0.yaml      made by snapshot.py, one file a version
 advisories.yaml       the lowest safe version of each, with the reasons
-../levers/vllm.yaml   what it is given by goal and model
+../levers/vllm.yaml   what it is given by goal and model, and which numbers its flags take
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _lever(entry: dict[str, Any]) -> Lever:
 def _version(path: Path) -> Version:
     # Tens of kilobytes each: the C loader takes a tenth of the time.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return version(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))  # noqa: S506
+    document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506
+    return version(document, _levers(document["engine"]).get("ranges", {}))
 
 
 def _ordered(versions: list[Version]) -> list[Version]:
