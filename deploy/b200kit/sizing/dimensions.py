@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+# Tensor parallelism is a power of two: all-reduce kernels and head counts are.
+WIDTHS = (1, 2, 4, 8, 16)
+
 
 class ModelError(ValueError):
     """A config.json that sizes cannot be computed from; the text says why, in one line."""
@@ -48,7 +51,11 @@ class State:
 
 @dataclass(frozen=True)
 class Layer:
-    """Weights of one layer by part, and what it keeps; layers are added part by part."""
+    """Weights of one layer by part, and what it keeps; layers are added part by part.
+
+    *cuts* are the widths that tensor parallelism cuts, each with its part: the inputs of down and
+    output projections.
+    """
 
     attention: int = 0
     dense: int = 0
@@ -56,6 +63,7 @@ class Layer:
     routed: int = 0
     router: int = 0
     keeps: tuple[Cache | State, ...] = ()
+    cuts: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: Layer) -> Layer:
         """A layer of both."""
@@ -66,6 +74,7 @@ class Layer:
             self.routed + other.routed,
             self.router + other.router,
             self.keeps + other.keeps,
+            self.cuts + other.cuts,
         )
 
     @property
@@ -128,7 +137,8 @@ Formats = Mapping[str, float]
 class Dimensions:
     """A model as sizing sees it. *latent*: one compressed vector a token, the same on each rank.
 
-    *weights* is the number format of most weights, and *parts* what single parts are in instead.
+    *weights* is the number format of most weights, and *parts* what single parts are in instead;
+    *blocks* how many weights share a scale where the checkpoint says so, by format.
     """
 
     layers: int
@@ -146,6 +156,8 @@ class Dimensions:
     weights: str = "bf16"
     parts: Mapping[str, Formats] = field(default_factory=dict)
     kv_dtype: str = "auto"
+    cuts: tuple[tuple[str, int], ...] = ()
+    blocks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moe(self) -> bool:

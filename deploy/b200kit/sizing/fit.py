@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing import memory, number_formats
-from b200kit.sizing.dimensions import Dimensions, ModelError
+from b200kit.sizing import memory, number_formats, weight_blocks
+from b200kit.sizing.dimensions import WIDTHS, Dimensions, ModelError
 from b200kit.sizing.memory import Memory, Weights
 
-# Tensor parallelism is a power of two: all-reduce kernels and head counts are.
-WIDTHS = (1, 2, 4, 8, 16)
 # Less than this share of the memory left for the KV cache is tight: CUDA graphs alone took a third
 # of it for one model on B200 (InferenceX on Kimi), and then the engine does not start. Inferred.
 _TIGHT = 0.15
@@ -147,13 +145,26 @@ def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape
 
 
 def headrooms(subject: Subject, pool: GpuPool, requested: Requested) -> dict[int, Headroom]:
-    """Each possible width of tensor parallelism with what it leaves, by width."""
+    """Each possible width of tensor parallelism with what it leaves, by width.
+
+    Those that would cut a block of weights are left out; where all would, they are there to be
+    refused by name. Where no other holds the model, experts are spread, which leaves them whole.
+    """
     most = max(pool.gpus // (requested.replicas or 1), 1)
     widths = [n for n in WIDTHS if n <= most and divides(subject.dimensions, n)]
     plain = base(requested, subject.dimensions.moe)
     shapes = [replace(plain, tp=tp) for tp in [*widths, *([requested.tp] if requested.tp else [])]]
     alone = [replace(shape, ep=shape.ep and shape.gpus > 1) for shape in shapes]
-    return {shape.tp: headroom(subject, pool, requested, shape) for shape in alone}
+    whole = [
+        shape for shape in alone
+        if shape.tp == requested.tp
+        or not any(weight_blocks.refusal(subject.dimensions, requested.spread(shape)))
+    ]  # fmt: skip
+    found = {shape.tp: headroom(subject, pool, requested, shape) for shape in whole or alone}
+    free = subject.dimensions.moe and requested.ep is None and requested.tp is None
+    if len(whole) < len(alone) and free and not any(one.left > 0 for one in found.values()):
+        return headrooms(subject, pool, replace(requested, ep=True))
+    return found
 
 
 def base(requested: Requested, moe: bool) -> Shape:
@@ -258,7 +269,7 @@ def _would_fit(
 
 def _min_width(subject: Subject, pool: GpuPool, requested: Requested) -> int | None:
     """The fewest GPUs that hold a model and one longest request."""
-    ways = headrooms(subject, pool, replace(requested, replicas=None, tp=None, dp=None, ep=False))
+    ways = headrooms(subject, pool, replace(requested, replicas=None, tp=None, dp=None, ep=None))
     doing = [tp for tp, r in ways.items() if r.left > 0 and r.tokens >= requested.max_model_len]
     return min(doing, default=None)
 

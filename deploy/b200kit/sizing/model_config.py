@@ -60,4 +60,6 @@ def parse(config: Mapping[str, Any], beside: Mapping[str, Any] | None = None) ->
         weights=stated.weights,
         parts=stated.parts,
         kv_dtype=stated.kv_dtype,
+        cuts=tuple(dict.fromkeys(cut for layer in stack.layers for cut in layer.cuts)),
+        blocks=stated.blocks,
     )

@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing import explain, fit, fp8_blocks
-from b200kit.sizing.fit import WIDTHS, GpuPool, Headroom, Impossible, Requested, Subject
+from b200kit.sizing import explain, fit, weight_blocks
+from b200kit.sizing.dimensions import WIDTHS
+from b200kit.sizing.fit import GpuPool, Headroom, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 
 # Share of the GPUs that may stay idle for wider groups than memory requires. Inferred.
@@ -47,8 +48,9 @@ def decide(
     headroom, reason = _choose(subject, pool, limits, headrooms)
     replicas = requested.replicas or max(pool.gpus // headroom.shape.gpus, 1)
     fit.check_fits(subject, pool, limits, headroom, others)
-    if cut := fp8_blocks.refusal(subject.dimensions, limits.spread(headroom.shape)):
-        raise Impossible("expert_parallel", f"{subject.name}: {cut}")
+    key, cut = weight_blocks.refusal(subject.dimensions, limits.spread(headroom.shape))
+    if cut:
+        raise Impossible(key, f"{subject.name}: {cut}")
     why = [reason, *explain.why(subject, pool, limits, headroom, replicas)]
     rejected = explain.rejected(subject, pool, limits, headrooms, headroom)
     return Plan(replicas, headroom.shape, tuple(why), tuple(rejected))

@@ -13,6 +13,7 @@ from typing import Any
 
 from b200kit.sizing import quantised_parts
 from b200kit.sizing.dimensions import Formats, Layer, ModelError
+from b200kit.sizing.weight_blocks import BLOCKS
 
 _KEY, _OLD_KEY = "quantization_config", "compression_config"
 BESIDE = "hf_quant_config.json"
@@ -57,11 +58,15 @@ _EXCEPTIONS = ("ignore", "exclude_modules", "modules_to_not_convert")
 
 @dataclass(frozen=True)
 class Stated:
-    """Format of most weights, what parts are in instead, and the format of the KV cache."""
+    """Format of most weights, what parts are in instead, and the format of the KV cache.
+
+    *blocks* are the weights that share a scale, by format.
+    """
 
     weights: str
     parts: Mapping[str, Formats] = field(default_factory=dict)
     kv_dtype: str = "auto"
+    blocks: Mapping[str, int] = field(default_factory=dict)
 
 
 def joined(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -93,7 +98,27 @@ def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[La
         parts["routed"] = {"mxfp4": 1.0}
     if text.get("expert_dtype") == "fp4":
         parts["draft"] = {"mxfp4": 1.0}
-    return Stated(quantised_parts.most(parts, rest, layers), parts, _kv_dtype(stated))
+    return Stated(
+        quantised_parts.most(parts, rest, layers), parts, _kv_dtype(stated), _blocks(stated, rest)
+    )
+
+
+def _blocks(stated: Mapping[str, Any], rest: str) -> dict[str, int]:
+    """Weights that share a scale, by format, where they are others than usual; 1: a channel's."""
+    groups, places = stated.get("config_groups"), [(rest, stated)]
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping) and isinstance(weights := group.get("weights"), Mapping):
+            places.append((_of_weights(weights, group.get("format")), weights))
+    found: dict[str, int] = {}
+    for form, place in places:
+        shape = place.get("weight_block_size") or place.get("block_structure")
+        size = shape[-1] if isinstance(shape, list) and shape else place.get("group_size")
+        if isinstance(size, int) or (form.startswith("int") and place is not stated):
+            found[form] = max(size, 1) if isinstance(size, int) else 1
+    if rest.startswith("int") and stated.get("quant_method") != "compressed-tensors":
+        # vLLM halves the groups of cut experts until they are whole (moe_wna16.py).
+        found[f"{rest}/routed"] = 1
+    return {form: size for form, size in found.items() if size != BLOCKS.get(form)}
 
 
 def _section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -15,8 +15,8 @@ from b200kit.inventory import defaults
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.sizing import planner
-from b200kit.sizing.dimensions import ModelError
-from b200kit.sizing.fit import WIDTHS, Impossible
+from b200kit.sizing.dimensions import WIDTHS, ModelError
+from b200kit.sizing.fit import Impossible
 from b200kit.sizing.goals import GOALS
 from b200kit.tuning.cells import KEYS, Layout, Workload
 

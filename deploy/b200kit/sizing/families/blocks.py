@@ -33,7 +33,8 @@ def attention(
     read = heads * key * (2 if gated else 1) + kv_heads * key
     read += 0 if keys_are_values else kv_heads * value
     cache = Cache(heads=kv_heads, numbers=key + value, window=window)
-    return Layer(attention=hidden * (read + heads * value), keeps=(cache,))
+    cut = ("attention", heads * value)
+    return Layer(attention=hidden * (read + heads * value), keeps=(cache,), cuts=(cut,))
 
 
 def latent(config: Config, hidden: int, heads: int, gated: bool = False) -> Layer:
@@ -46,7 +47,8 @@ def latent(config: Config, hidden: int, heads: int, gated: bool = False) -> Laye
     up = rank * heads * (nope + value)
     out = heads * value * hidden * (2 if gated else 1)
     cache = Cache(numbers=rank + rope, packed=_DS_MLA if rank + rope == 576 else 0)
-    return Layer(attention=queries + hidden * (rank + rope) + up + out, keeps=(cache,))
+    weights, cut = queries + hidden * (rank + rope) + up + out, ("attention", heads * value)
+    return Layer(attention=weights, keeps=(cache,), cuts=(cut,))
 
 
 def indexer(config: Config, hidden: int, q_rank: int) -> Layer:
@@ -60,6 +62,11 @@ def indexer(config: Config, hidden: int, q_rank: int) -> Layer:
 def feed_forward(hidden: int, width: int, matrices: int = 3) -> int:
     """Weights of a feed-forward block: gate, up and down, or only the latter two."""
     return matrices * hidden * width
+
+
+def dense(hidden: int, width: int, matrices: int = 3) -> Layer:
+    """A feed-forward block of a layer of its own."""
+    return Layer(dense=feed_forward(hidden, width, matrices), cuts=(("dense", width),))
 
 
 def mixture(
@@ -77,7 +84,8 @@ def mixture(
     """
     routed = count * feed_forward(narrow or hidden, width, matrices)
     shared = feed_forward(hidden, shared_width, matrices) + (2 * hidden * narrow if narrow else 0)
-    return Layer(routed=routed, shared=shared, router=count * hidden)
+    cuts = (("routed", width), *([("shared", shared_width)] if shared_width else []))
+    return Layer(routed=routed, shared=shared, router=count * hidden, cuts=cuts)
 
 
 def delta_net(config: Config, hidden: int) -> Layer:
@@ -89,7 +97,8 @@ def delta_net(config: Config, hidden: int) -> Layer:
     inputs = hidden * (channels + value + 2 * value_heads) + channels * kernel
     ssm_bytes = state_bytes(config.word("mamba_ssm_dtype", "float32"))
     state = State(channels=channels, kernel=kernel, ssm=value * wide, ssm_bytes=ssm_bytes)
-    return Layer(attention=inputs + value * hidden, keeps=(state,))
+    cut = ("attention", value)
+    return Layer(attention=inputs + value * hidden, keeps=(state,), cuts=(cut,))
 
 
 def _value_heads(config: Config) -> int:
@@ -104,7 +113,8 @@ def mamba2(config: Config, hidden: int) -> Layer:
     inputs = hidden * (channels + inner + heads) + channels * kernel
     name = config.word("mamba_ssm_cache_dtype") or config.word("mamba_ssm_dtype", "float32")
     state = State(channels=channels, kernel=kernel, ssm=inner * size, ssm_bytes=state_bytes(name))
-    return Layer(attention=inputs + inner * hidden, keeps=(state,))
+    cut = ("attention", inner)
+    return Layer(attention=inputs + inner * hidden, keeps=(state,), cuts=(cut,))
 
 
 def state_bytes(dtype: str) -> int:

@@ -27,7 +27,7 @@ def nemotron(config: Config) -> Stack:
         known["mamba"] = blocks.mamba2(config, hidden)
     if "mlp" in kinds:
         wide = config.whole("intermediate_size")
-        known["mlp"] = Layer(dense=blocks.feed_forward(hidden, wide, 2))
+        known["mlp"] = blocks.dense(hidden, wide, 2)
     experts = None
     if config.maybe("n_routed_experts"):
         feeds, experts = transformer.feed_forwards(config, hidden, 1, matrices=2)
@@ -81,4 +81,4 @@ def _delta(linear: Config, hidden: int) -> Layer:
     decay = width * (hidden + inner) + hidden * heads
     weights = 4 * hidden * inner + gate + decay + 3 * inner * kernel
     state = State(channels=3 * inner, kernel=kernel, ssm=inner * width)
-    return Layer(attention=weights, keeps=(state,))
+    return Layer(attention=weights, keeps=(state,), cuts=(("attention", inner),))

@@ -22,7 +22,7 @@ def llama4(config: Config) -> Stack:
     count, wide = config.whole("num_local_experts"), config.whole("intermediate_size")
     experts = Experts(count, min(config.whole("num_experts_per_tok"), count), wide)
     mixed = blocks.mixture(hidden, count, wide, wide)
-    dense = Layer(dense=blocks.feed_forward(hidden, config.whole("intermediate_size_mlp")))
+    dense = blocks.dense(hidden, config.whole("intermediate_size_mlp"))
     full = blocks.attention(hidden, heads, kv_heads, width)
     local = blocks.attention(hidden, heads, kv_heads, width, window=chunk)
     positions = config.listed("no_rope_layers") or [(n + 1) % _NO_POSITIONS for n in range(layers)]
@@ -53,7 +53,7 @@ def gemma4(config: Config) -> Stack:
             keys_are_values=config.flag("attention_k_eq_v"),
         ),
     }
-    feed = Layer(dense=blocks.feed_forward(hidden, config.whole("intermediate_size")))
+    feed = blocks.dense(hidden, config.whole("intermediate_size"))
     experts, count = None, config.maybe("num_experts")
     if config.flag("enable_moe_block") and count:
         wide = config.whole("moe_intermediate_size", "expert_intermediate_size")

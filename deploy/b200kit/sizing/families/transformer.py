@@ -88,14 +88,14 @@ def feed_forwards(
     count = config.maybe(*_COUNT)
     if count is None:
         width = config.whole("intermediate_size")
-        return [Layer(dense=blocks.feed_forward(hidden, width, matrices))] * layers, None
+        return [blocks.dense(hidden, width, matrices)] * layers, None
     width = config.whole("moe_intermediate_size", "intermediate_size")
     experts = Experts(count, min(config.whole(*_ACTIVE), count), width)
     narrow = config.maybe("moe_latent_size", "routed_expert_hidden_size")
     shared = _shared_width(config, width)
     mixed = blocks.mixture(hidden, count, width, shared, matrices=matrices, narrow=narrow)
     dense_width = config.count("dense_intermediate_size", "intermediate_size") or width
-    dense = Layer(dense=blocks.feed_forward(hidden, dense_width, matrices))
+    dense = blocks.dense(hidden, dense_width, matrices)
     sparse = is_sparse(config, layers)
     return [mixed if sparse(n) else dense for n in range(layers)], experts
 
