@@ -15,7 +15,16 @@ from b200kit.sizing.config_keys import Config
 from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.sizing.families import FAMILIES
 
-_LENGTH = ("max_position_embeddings", "max_seq_len", "seq_length")
+# As derive_max_model_len_and_key of vllm/transformers_utils/model_arch_config_convertor.py.
+_LENGTH = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",
+    "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+_OVERRIDE = "model_max_length"
+# Rotary embeddings whose factor is in the length already (_get_and_verify_max_len of
+# vllm/config/model.py, 0.32.0): YaRN, too, as Transformers and SGLang take it.
+_SCALED = ("default", "mrope", "su", "longrope", "llama3", "yarn", "deepseek_yarn",
+           "deepseek_llama_scaling")  # fmt: skip
 _NESTED = ("text_config", "llm_config")
 
 
@@ -36,7 +45,7 @@ def parse(config: Mapping[str, Any], beside: Mapping[str, Any] | None = None) ->
     keys = Config(text, own=text if nested is None else nested)
     stack = family.build(keys)
     hidden, vocabulary = keys.whole("hidden_size"), keys.whole("vocab_size")
-    length = keys.whole(*_LENGTH)
+    length = _length(keys, text)
     if unknown := keys.unknown():
         what = "change" if len(unknown) > 1 else "changes"
         raise ModelError(
@@ -63,3 +72,19 @@ def parse(config: Mapping[str, Any], beside: Mapping[str, Any] | None = None) ->
         cuts=tuple(dict.fromkeys(cut for layer in stack.layers for cut in layer.cuts)),
         blocks=stated.blocks,
     )
+
+
+def _length(keys: Config, text: Mapping[str, Any]) -> int:
+    """Tokens of the longest context: the least that is written, scaled where that is left to do."""
+    written = [found for name in _LENGTH if (found := keys.maybe(name))]
+    longest = keys.maybe(_OVERRIDE) or min(written, default=0) or keys.whole(*_LENGTH)
+    rope = text.get("rope_parameters") or text.get("rope_scaling")
+    if not isinstance(rope, Mapping):
+        return longest
+    # One for each kind of layers, or one for all.
+    for each in [part for part in rope.values() if isinstance(part, Mapping)] or [rope]:
+        factor = each.get("factor")
+        unscaled = each.get("rope_type", each.get("type", "default")) not in _SCALED
+        if unscaled and isinstance(factor, (int, float)) and 0 < factor < float("inf"):
+            return int(longest * factor)
+    return longest
