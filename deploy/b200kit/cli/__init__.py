@@ -109,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
+        _no_empty_text(arguments)
         # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
         with b200.make_context("b200", list(arguments) or ["--help"]) as context:
             status: int | None = b200.invoke(context)
@@ -121,6 +122,13 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _refuse(arguments, "interrupted", INTERRUPTED)
     return status or 0
+
+
+def _no_empty_text(arguments: Sequence[str]) -> None:
+    """Refuse "", mostly a shell's variable that is not set: it would stand for the default."""
+    for before, word in zip(["b200", *arguments], arguments, strict=False):
+        if not word or re.fullmatch(r"--[a-z-]+=", word):
+            raise click.UsageError(f"an empty text {'in' if word else 'after'} {word or before}")
 
 
 def _refuse(arguments: Sequence[str], message: str, exit_code: int) -> int:

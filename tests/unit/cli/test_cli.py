@@ -12,6 +12,7 @@ from b200kit import __version__, cli
 from tests.unit import states
 
 Capture = pytest.CaptureFixture[str]
+STATE = str(states.STATES / "healthy-hgx-b200.json")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
@@ -63,6 +64,19 @@ def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert suggestion in output.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["judge", STATE, "--hardware", ""],
+        ["judge", STATE, "--hardware="],
+        ["record", "show", "n01", ""],
+    ],
+)
+def test_an_empty_text_is_no_default(arguments: list[str], capsys: Capture) -> None:
+    assert cli.main(arguments) == 2
+    assert "an empty text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("group", ["audit", "record", "transaction"])

@@ -158,7 +158,8 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> No
 def pack(options: argparse.Namespace) -> int:
     """Pack a key's directory under the name of its hash; prints the hash."""
     observed = used(options.root)
-    key = options.key or max(observed, key=lambda name: observed[name], default="")
+    last = max(observed, key=lambda name: observed[name], default="")
+    key = last if options.key is None else options.key
     here: Path = options.root / key
     if not key or not (here / RECORD).is_file():
         raise PackError(f"no replica was prepared in {here}")
