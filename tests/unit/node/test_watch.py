@@ -141,7 +141,12 @@ def test_a_look_does_without_the_dearest_reading_of_nvml(
     node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests: list[dict[str, Any]] = []
-    monkeypatch.setattr(look, "observe", lambda ask, _: requests.append(ask) or node)
+
+    def observe(ask: dict[str, Any], timeout_s: float) -> State:
+        requests.append(ask)
+        return node
+
+    monkeypatch.setattr(look, "observe", observe)
     for gpu in node["gpus"]:
         del gpu["inforom_valid"]
     assert looks(tmp_path)["fit"] == "fit"

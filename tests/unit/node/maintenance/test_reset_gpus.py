@@ -68,8 +68,8 @@ def recipe(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recip
 
 def again(node: Node, folder: Path) -> Recipe:
     """The same act in another process."""
-    places = (folder / name for name in ("notes", "proc", "modules", "kmsg"))
-    return Recipe("a1", node.run, *places)
+    notes, proc, modules, kmsg = (folder / name for name in ("notes", "proc", "modules", "kmsg"))
+    return Recipe("a1", node.run, notes, proc, modules, kmsg)
 
 
 def fabric() -> str:
