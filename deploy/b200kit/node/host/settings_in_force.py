@@ -137,7 +137,7 @@ def _without_effect(entry: View, state: StateView) -> str:
     if entry.known(dict, "effect") is None:
         return ""
     path, key = entry.get(list, "effect", "of"), entry.text("effect", "key")
-    parts = state.known_items(*path)
+    parts = state.items(*path)
     read = Counter(None if part.is_null(key) else part.text(key) for part in parts)
     others = {
         value: n for value, n in read.items() if value not in entry.get(list, "effect", "good")

@@ -37,10 +37,9 @@ def port(expect: Expectation, state: StateView) -> Iterator[Finding]:
     With a flat bus, as guests may have it, CUDA failed under one hypervisor and runs under others.
     """
     del expect
-    probed = set(_cuda_steps(state))
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
-        if gpu.entry.items("bridges") or "passed" in probed:
+        if gpu.entry.items("bridges") or "passed" in (probed := {*_cuda_steps(state)}):
             return
         summary = f"{gpu.subject} has no PCI bridge above it"
         if "failed" in probed:
@@ -54,10 +53,13 @@ def port(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def _cuda_steps(state: StateView) -> Iterator[str]:
     """What came of CUDA's first call in the probes of engines that were started."""
-    for replica in state.known(dict, "engine_probes") or {}:
-        for step in state.known_items("engine_probes", replica, "steps"):
-            seen, result = step.known(str, "seen") or "", step.known(str, "result") or ""
-            if step.known(str, "name") == "cuda" and (result != "failed" or "cuInit" in seen):
+    probes = state.at("engine_probes")
+    for page in (probes.at(name) for name in probes.names() if not probes.is_null(name)):
+        for step in page.items("steps"):
+            result = step.text("result")
+            if step.text("name") == "cuda" and (
+                result != "failed" or "cuInit" in step.text("seen")
+            ):
                 yield result
 
 
