@@ -54,7 +54,7 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
         read = (
             f"{reading:#x}: {', '.join(f'{k} {v}' for k, v in health_mask.decode(reading).items())}"
         )
-        text = f"{gpu.subject} has in its fabric health mask: {', '.join(found)}"
+        text = f"{gpu.subject} reports in its fabric health mask: {', '.join(found)}"
         if any(found.values()):
             yield failed(text, read, expected, Action.RESET_GPU, gpu)
         else:
