@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 from b200kit.engines.contract import Scalar
 from b200kit.engines.levers import Lever
+from b200kit.node.lib.documents import Malformed, parse
 
 # What vLLM and SGLang accept as sizes: 4096, 16k, 1.5M.
 _SIZE = re.compile(r"-?[0-9]+|[0-9]+(\.[0-9]+)?[kKmMgGtT]|auto")
@@ -107,8 +107,8 @@ class Version:
     def _beyond(self, name: str, value: Scalar) -> str:
         """Why the engine's own check of ranges would end it; empty where it would not."""
         given: dict[str, object] = {name: value}
-        with contextlib.suppress(ValueError, RecursionError):
-            parts = json.loads(str(value))
+        with contextlib.suppress(Malformed):
+            parts = parse(str(value))
             given |= {f"{name}.{n}": v for n, v in parts.items()} if isinstance(parts, dict) else {}
         wrong = ((n, v) for n, v in given.items() if n in self.ranges and not self.ranges[n].has(v))
         part, found = next(wrong, ("", None))
@@ -178,8 +178,8 @@ def _is_float(text: str) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except ValueError:
+        parse(text)
+    except Malformed:
         return False
     return True
 

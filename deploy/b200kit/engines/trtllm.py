@@ -18,7 +18,6 @@ is a field of the file, its parts by dots: `kv_cache_config.dtype`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from b200kit.engines.contract import (
@@ -31,6 +30,7 @@ from b200kit.engines.contract import (
     whole,
     wires,
 )
+from b200kit.node.lib.documents import parse
 from b200kit.node.placement.layout import Shape
 
 _METRICS = {
@@ -108,7 +108,7 @@ def _nested(values: dict[str, Value]) -> dict[str, Value]:
 
 def _parsed(value: Scalar) -> Value:
     """A list or a mapping, given as text in JSON."""
-    loaded: Value = json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value
+    loaded: Value = parse(value) if isinstance(value, str) and value[:1] in "[{" else value
     return loaded
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -15,6 +14,7 @@ from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.prompts import PROMPTS
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
+from b200kit.node.lib.documents import LARGE, parse
 
 TOP = 20
 """Likeliest tokens asked for beside each token: as many as vLLM gives by default."""
@@ -92,7 +92,7 @@ async def _answer(endpoint: Endpoint, request: ChatRequest) -> Answer:
     answer = await chat(endpoint, request, _DEADLINES)
     if error := answer.record().error:
         raise ValueError(error)
-    choice = json.loads(answer.raw.body())["choices"][0]
+    choice = parse(answer.raw.body(), LARGE)["choices"][0]
     return golden_answer.read((choice.get("logprobs") or {}).get("content"))
 
 
@@ -118,7 +118,7 @@ async def _read(endpoint: Endpoint, path: str) -> str:
 def _root(models: str, name: str) -> str:
     """`root` of a model: with vLLM the directory or repository that it was loaded from."""
     try:
-        listed = json.loads(models)["data"]
+        listed = parse(models, LARGE)["data"]
         return next(str(one["root"]) for one in listed if one["id"] == name)
     except (ValueError, KeyError, TypeError, StopIteration):
         return ""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files
+from b200kit.node.lib.documents import LARGE, Malformed, parse
 from b200kit.node.lib.redact import Redactor
 from b200kit.report.content.nodes import exceptions, in_short, proven, whole
 from b200kit.report.content.verdict import first_of, serving_line, verdict_of
@@ -81,9 +82,9 @@ def stored(path: Path) -> Any:
     """A document of a report; raises OSError, and ValueError for what is no JSON."""
     try:
         content = path.read_bytes()
-        return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-    except (json.JSONDecodeError, UnicodeDecodeError, EOFError, zlib.error, BadGzipFile) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+        return parse(gzip.decompress(content) if path.suffix == ".gz" else content, LARGE)
+    except (Malformed, EOFError, zlib.error, BadGzipFile) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _of_host(redactor: Redactor, record: object) -> tuple[object, bytes]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from b200kit.node.lib.documents import LARGE, Malformed, parse
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
 
@@ -26,9 +27,9 @@ def command(ask: Mapping[str, Any]) -> str:
 def parsed(raw: str | bytes) -> dict[str, Any]:
     """The NodeState document in what the node program printed."""
     try:
-        state = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise NoObservation("the observation is not JSON") from None
+        state = parse(raw, LARGE)
+    except Malformed as error:
+        raise NoObservation(f"the observation: {error}") from None
     if not isinstance(state, dict):
         raise NoObservation("the observation is not a document")
     if state.get("schema") != SCHEMA:

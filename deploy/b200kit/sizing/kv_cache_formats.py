@@ -6,8 +6,9 @@ Source: `supported_kv_cache_dtypes` of vllm/v1/attention/backends in the publish
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+
+from b200kit.node.lib.documents import Malformed, parse
 
 _WIDE = frozenset({"auto", "float16", "bfloat16"})
 _FP8 = frozenset({"fp8", "fp8_e4m3"})
@@ -39,8 +40,8 @@ def backend(flags: Mapping[str, object]) -> str | None:
     config = flags.get("attention-config")
     if named is None and isinstance(config, str):
         try:
-            parsed = json.loads(config)
-        except ValueError:
+            parsed = parse(config)
+        except Malformed:
             return None
         named = parsed.get("backend") if isinstance(parsed, dict) else None
     return str(named).upper() if named is not None else None

@@ -10,7 +10,6 @@ with the image it has begun, not begin another.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import tempfile
 from typing import IO, Any
 
 from b200kit.inventory.keys.reprovision import Reimage
+from b200kit.node.lib.documents import parse
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress
@@ -97,7 +97,7 @@ class System:
         lines = self._answer.read().decode(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "{}")
         try:
-            keys = json.loads(last)["host_keys"] if last != "{}" else []
+            keys = parse(last)["host_keys"] if last != "{}" else []
             if not isinstance(keys, list):
                 raise TypeError
             return known_hosts.keys_in("\n".join(str(key) for key in keys))

@@ -14,10 +14,10 @@ tests/data/kubernetes-1.32.json). Never with a real cluster.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
@@ -82,12 +82,18 @@ class Kubernetes:
         return "Kubernetes: uncordoned"
 
 
-def _node(node: Node) -> Mapping[str, Any]:
+def _get(*words: str) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = json.loads(run(["kubectl", "get", "node", node.name, "-ojson"]))
-    except ValueError as error:
-        raise ActionFailed(f"kubectl's answer is no JSON: {error}") from None
+        found = documents.parse(run(["kubectl", "get", *words, "-ojson"]), documents.LARGE)
+    except documents.Malformed as error:
+        raise ActionFailed(f"kubectl get {words[0]}: {error}") from None
+    if not isinstance(found, dict):
+        raise ActionFailed(f"kubectl get {words[0]}: no document")
     return found
+
+
+def _node(node: Node) -> Mapping[str, Any]:
+    return _get("node", node.name)
 
 
 def _cordoned(node: Mapping[str, Any]) -> bool:
@@ -106,8 +112,7 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 
 def _pods(node: Node) -> list[Mapping[str, Any]]:
     where = f"--field-selector=spec.nodeName={node.name}"
-    answer = run(["kubectl", "get", "pods", "--all-namespaces", where, "-ojson"])
-    found: list[Mapping[str, Any]] = json.loads(answer)["items"]
+    found: list[Mapping[str, Any]] = _get("pods", "--all-namespaces", where)["items"]
     return found
 
 
