@@ -165,7 +165,7 @@ def test_fault_is_mended_by_its_level_and_no_stream_fails(
     assert found.run.outcome(GOOD) == "fit"
     acts = [step["action"] for step in found.history if step["action"].startswith("action")]
     assert acts[-1] == f"action: {level}", found.history
-    assert [step["to"] for step in found.history][-4:] == [
+    assert [step["after"] for step in found.history][-4:] == [
         "provisioned",
         "proven",
         "canary",
