@@ -28,8 +28,8 @@ def parsed(raw: str | bytes) -> dict[str, Any]:
     """The NodeState document in what the node program printed."""
     try:
         state = parse(raw, LARGE)
-    except Malformed as error:
-        raise NoObservation(f"the observation: {error}") from None
+    except Malformed:
+        raise NoObservation("the observation is not JSON") from None
     if not isinstance(state, dict):
         raise NoObservation("the observation is not a document")
     if state.get("schema") != SCHEMA:

@@ -54,4 +54,4 @@ def test_a_damaged_summary_is_one_line_and_exit_two(
     page = write(records.fleet(), tmp_path)
     (page.parent / "summary.json").write_text("{half")
     assert main(["--reports", str(tmp_path)]) == 2
-    assert "is not JSON" in capsys.readouterr().err
+    assert "summary.json: not JSON" in capsys.readouterr().err
