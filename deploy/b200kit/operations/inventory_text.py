@@ -18,18 +18,23 @@ def faults(inventory: Path) -> Iterator[str]:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue  # pyinfra says so itself, or it is no file
-        for node in ast.walk(tree):
-            yield from (f"{path}:{line}: {why}" for line, why in _of_node(node))
-        if path == inventory:
-            yield from (f"{path}:{line}: {why}" for line, why in _twice_in_lists(tree))
+        found = [*_unset(tree), *_twice_in_mappings(tree)]
+        found += _twice_in_lists(tree) if path == inventory else ()
+        yield from (f"{path}:{line}: {why}" for line, why in found)
 
 
-def _of_node(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.AnnAssign) and node.value is None:
-        name, said = ast.unparse(node.target), ast.unparse(node.annotation)
-        yield node.lineno, f'"{name}: {said}" sets nothing; write {name} = ...'
-    if isinstance(node, ast.Dict):
-        yield from _twice([key for key in node.keys if key is not None])
+def _unset(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Keys with a colon; in a class or a function it may be meant."""
+    for statement in tree.body:
+        if isinstance(statement, ast.AnnAssign) and statement.value is None:
+            name, said = ast.unparse(statement.target), ast.unparse(statement.annotation)
+            yield statement.lineno, f'"{name}: {said}" sets nothing; write {name} = ...'
+
+
+def _twice_in_mappings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            yield from _twice([key for key in node.keys if key is not None])
 
 
 def _twice_in_lists(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -61,11 +61,9 @@ def read(files: tuple[str, ...]) -> HostKeys:
     Its own reader ends at the first line that it does not understand, such as one of an authority,
     and takes no notice of a key that is revoked.
     """
-    lines = []
-    for file in files:
-        text = _text(Path(file))
-        revoked = known_hosts.revoked(text)
-        lines += [line for line in text.splitlines() if _is_pin(line.strip(), revoked)]
+    text = _together(map(Path, files))
+    revoked = known_hosts.revoked(text)
+    lines = [line for line in text.splitlines() if _is_pin(line.strip(), revoked)]
     found = HostKeys()
     with NamedTemporaryFile("w") as readable:
         readable.write("\n".join(lines))
@@ -94,10 +92,9 @@ def certify(host: Host) -> None:
     if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
         return
     known = read(tuple(map(str, pins.files)))
-    for file in pins.files:
-        for key in certified(_text(file), pins.host, pins.port, {pins.host, host.name}):
-            kind, blob = key.split()
-            known.add(pins.name, kind, PKey.from_type_string(kind, b64decode(blob)))
+    for key in certified(_together(pins.files), pins.host, pins.port, {pins.host, host.name}):
+        kind, blob = key.split()
+        known.add(pins.name, kind, PKey.from_type_string(kind, b64decode(blob)))
 
 
 @dataclass(frozen=True)
@@ -115,8 +112,7 @@ class Pins:
 
     def keys(self) -> tuple[str, ...]:
         """The pinned keys, each "type base64"."""
-        found = (known_hosts.pinned(_text(file), [self.name]) for file in self.files)
-        return tuple(dict.fromkeys(key for keys in found for key in keys))
+        return known_hosts.pinned(_together(self.files), [self.name])
 
     def replace(self, keys: Sequence[str]) -> None:
         """Pin *keys* and no other; each file is replaced whole or not at all."""
@@ -150,8 +146,7 @@ def missing(host: Host) -> str:
     pins = of(host)
     if read(tuple(map(str, pins.files))).lookup(pins.name):
         return ""
-    texts = map(_text, pins.files)
-    if any(known_hosts.authorities(text, [pins.name, host.name]) for text in texts):
+    if known_hosts.authorities(_together(pins.files), [pins.name, host.name]):
         return f"{pins.name} shows no certificate that an authority in {_names(pins)} vouches for"
     how = "b200 init --known-hosts, --console or --fingerprint writes it there"
     return f"no host key of {pins.name} in {_names(pins)}: {how}"
@@ -159,6 +154,11 @@ def missing(host: Host) -> str:
 
 def _names(pins: Pins) -> str:
     return ", ".join(map(str, pins.files))
+
+
+def _together(files: Iterable[Path]) -> str:
+    """Known_hosts files as one: a key that one of them revokes is pinned by none."""
+    return "\n".join(map(_text, files))
 
 
 def _text(file: Path) -> str:

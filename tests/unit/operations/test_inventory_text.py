@@ -20,6 +20,7 @@ from tests.subtests import in_subtests
         ("smoke_always: true", ['1: "smoke_always: true" sets nothing; write smoke_always = ...']),
         ('nodes = ["n01", "n02"]\nrack = ["n01"]\nsmoke_always: bool = True', []),
         ('def named(rack: int) -> list[str]:\n    return ["n01", "n01"]', []),
+        ("class Rack:\n    number: int\n", []),
         ("nodes = [", []),
     ],
 )

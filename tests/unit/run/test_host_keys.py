@@ -85,3 +85,13 @@ def test_lines_that_paramiko_does_not_read_hide_none_below_them(tmp_path: Path) 
     assert found.lookup("n1")["ssh-ed25519"].get_base64() == NEW.split()[1]
     assert found.lookup("n3") is None
     assert [found.lookup(name) for name in ("*", "n2", "@revoked")] == [None, None, None]
+
+
+def test_key_that_one_file_revokes_is_pinned_by_no_other(tmp_path: Path) -> None:
+    pinned, revoking, config = (tmp_path / name for name in ("pinned", "revoking", "config"))
+    pinned.write_text(f"n1 {OLD}\nn1 {NEW}\n")
+    revoking.write_text(f"@revoked * {OLD}")
+    config.write_text(f"Host n1\n  UserKnownHostsFile {pinned} {revoking}\n")
+    assert host_keys.of(host(ssh_config_file=str(config))).keys() == (NEW,)
+    found = ssh_client.get_host_keys((str(pinned), str(revoking)))
+    assert [key.get_base64() for key in found.lookup("n1").values()] == [NEW.split()[1]]
