@@ -81,8 +81,11 @@ def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path)
     servers = [line for line in lines if re.match(r"server n\d", line)]
     at = "server n01 10.0.0.1:8000 weight 100"
     assert [servers[0], servers[12]] == [
-        f"{at} agent-check agent-port 7999 agent-inter 2s", f"{at} track nodes/n01",
+        f"{at} agent-check agent-addr 127.1.0.1 agent-port 8443 agent-inter 2s",
+        f"{at} track nodes/n01",
     ]  # fmt: skip
+    assert "bind 127.1.0.12:8443" in lines
+    assert "server node 10.0.0.12:7999" in lines
     assert len(servers) == 24
     # One of twelve may be out (`rollout.max_out`).
     assert "use_backend nodes_floor if { nbsrv(nodes) lt 11 }" in lines

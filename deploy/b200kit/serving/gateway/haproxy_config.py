@@ -81,6 +81,11 @@ class BackendServer:
     # Where it says what share of its weight it may have.
     share_port: int | None = None
 
+    @property
+    def share_address(self) -> str:
+        """The same as HAProxy's `server` takes it."""
+        return f"{self.address.rpartition(':')[0]}:{self.share_port}"
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -101,6 +106,10 @@ class Endpoint:
     def address(self) -> str:
         """As HAProxy's `bind` takes it."""
         return f"{self.bind}:{self.port}"
+
+    def asked_on(self, server: BackendServer) -> str:
+        """A loopback address of its own for each server, where its share is asked for."""
+        return str(ipaddress.ip_address("127.1.0.1") + self.servers.index(server))
 
     @property
     def shares(self) -> bool:

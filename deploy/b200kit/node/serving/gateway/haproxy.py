@@ -27,6 +27,8 @@ UPSTREAM = Path("/etc/haproxy/b200kit-upstream.map")
 BACKEND = "replicas"
 FLOOR = "nodes_floor"
 """Where too few of the fleet have proven what they serve: the same servers, followed by name."""
+SHARE_OF = "share_of_"
+"""How the backends begin by which the fleet's endpoint asks each node for its share."""
 STATES = ("drain", "maint", "ready")
 ANSWER_WITHIN_S = 10.0
 _ADMIN = {"drain": 8, "maint": 1}
@@ -208,10 +210,10 @@ def states(socket: Path = SOCKET) -> list[dict[str, str]]:
     """What HAProxy itself would keep of each server, by its own column names. Raises HAProxyError.
 
     srv_admin_state is a sum (see _ADMIN; management.txt of HAProxy, "show servers state"). Servers
-    of FLOOR follow others of the same name, and are left out.
+    of FLOOR follow others of the same name, those of SHARE_OF get no requests: both are left out.
     """
     rows = rows_of(ask("show servers state", socket))
-    return [row for row in rows if row["be_name"] != FLOOR]
+    return [row for row in rows if not row["be_name"].startswith((FLOOR, SHARE_OF))]
 
 
 def rows_of(answer: str) -> list[dict[str, str]]:
