@@ -9,6 +9,7 @@ from pathlib import Path
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.types import HTTPS, is_url
 from b200kit.inventory.rules import secret_references
 from b200kit.inventory.spec import NodeSpec
 
@@ -55,6 +56,9 @@ def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secr
             continue
         if _IN_HEADERS.fullmatch(name) and not _HEADER_WORD.fullmatch(value):
             problems.append(Problem(name, "must be one word of printable ASCII characters"))
+            continue
+        if name == "events.webhook.url" and not is_url(value.decode("latin-1"), HTTPS[0]):
+            problems.append(Problem(name, f"must be {HTTPS[1]}"))
             continue
         if _OF_CLIENTS.fullmatch(name):
             if len(value) < _LEAST:

@@ -23,7 +23,7 @@ SITES_OWN = frozenset(
         *ReprovisioningKeys.model_fields,
         *RolloutKeys.model_fields,
         *("fleet", "fleet_address", "fleet_weight", "api_key", "hf_token", "records", "kept"),
-        *("tune", "waivers", "passport", "smoke_always", "console", "stage_timeout_s"),
+        *("events", "tune", "waivers", "passport", "smoke_always", "console", "stage_timeout_s"),
     }
 )
 """Keys that a rollback leaves as the inventory has them."""

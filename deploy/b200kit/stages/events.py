@@ -12,7 +12,9 @@ from pathlib import Path
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.events import Events
-from b200kit.node.events.config import CONFIG, CREDENTIAL, EventPlan
+from b200kit.inventory.secrets import Secret
+from b200kit.node.events import config
+from b200kit.node.events.config import CONFIG, EventPlan
 from b200kit.node.events.spool import DIRECTORY
 from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
@@ -26,9 +28,9 @@ from b200kit.serving.replica import SECRETS
 UNIT = "b200-events.service"
 SPOOL = "b200-events.path"
 AUTHORITY = f"{CONFIG.parent}/events-ca.pem"
-KEY = f"{SECRETS}/{CREDENTIAL}"
-_SECRET = "events.webhook.key"  # noqa: S105 - the name of a key of the inventory
-_PATHS = (*(f"/etc/systemd/system/{unit}" for unit in (SPOOL, UNIT)), str(CONFIG), AUTHORITY, KEY)
+URL, KEY = (f"{SECRETS}/{name}" for name in (config.URL, config.KEY))
+_UNITS = tuple(f"/etc/systemd/system/{unit}" for unit in (SPOOL, UNIT))
+_PATHS = (*_UNITS, str(CONFIG), AUTHORITY, URL, KEY)
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -47,14 +49,22 @@ def _files(node: Node, events: Events) -> list[File]:
     """Configuration and secrets first: the unit reads them when it starts."""
     restart = (f"restart:{UNIT}",)
     hook = events.webhook
-    found = [File(str(CONFIG), _document(node, events), notify=restart)]
-    if hook and hook.ca_file:
-        found.append(File(AUTHORITY, Path(hook.ca_file).read_bytes(), notify=restart))
-    if secret := node.secrets.get(_SECRET):
-        found.append(File(KEY, secret.reveal(), 0o600, secret=True, notify=restart))
-    words = {"program": INSTALLED, "spool": DIRECTORY, "key": KEY if secret else None}
+    # The words of a command may be secret, too.
+    found = [File(str(CONFIG), _document(node, events), 0o600, secret=True, notify=restart)]
+    secrets = {}
+    if hook:
+        # Of some sites the URL is the secret; where it is none it does no harm as one.
+        plain = Secret(hook.url.encode()) if isinstance(hook.url, str) else None
+        secrets[URL] = plain or node.secrets.get("events.webhook.url")
+        secrets[KEY] = node.secrets.get("events.webhook.key")
+        if hook.ca_file:
+            found.append(File(AUTHORITY, Path(hook.ca_file).read_bytes(), notify=restart))
+    given = {path: secret.reveal() for path, secret in secrets.items() if secret}
+    for path, content in given.items():
+        found.append(File(path, content, 0o600, secret=True, notify=restart))
+    words = {"program": INSTALLED, "spool": DIRECTORY, "credentials": list(given)}
     for unit in (UNIT, SPOOL):
-        content = render(f"systemd/{unit}.j2", spec=node.spec, credential=CREDENTIAL, **words)
+        content = render(f"systemd/{unit}.j2", spec=node.spec, **words)
         found.append(File(f"/etc/systemd/system/{unit}", content, notify=(f"restart:{unit}",)))
     return found
 
@@ -67,7 +77,7 @@ def _document(node: Node, events: Events) -> bytes:
         kept=events.kept,
         deadline_s=events.deadline_s,
         command=tuple(events.command),
-        url=hook.url if hook else "",
+        webhook=hook is not None,
         ca_file=AUTHORITY if hook and hook.ca_file else "",
     )
     return documents.to_bytes(plan)

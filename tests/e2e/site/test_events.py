@@ -145,6 +145,8 @@ def test_a_fault_and_its_end_are_told_to_both_and_then_nothing_waits(told: Outco
 def test_the_key_is_in_no_unit_argument_or_journal(told: Outcome) -> None:
     found = on(NODE, f"grep -rl {KEY} /etc /run/systemd /var/lib/b200kit || true").split()
     assert found == ["/etc/b200kit/secrets/events_key"]
+    found = on(NODE, "grep -rl localhost:9443 /etc/b200kit /etc/systemd /var/lib/b200kit").split()
+    assert found == ["/etc/b200kit/secrets/events_url"]
     assert on(NODE, f"journalctl -b --no-pager | grep -c {KEY} || true") == "0"
 
 

@@ -25,9 +25,6 @@ MAAS: dict[str, Any] = {
 }
 
 
-HTTPS = 'must be a URL that begins with "https://"'
-
-
 @in_subtests(
     "changes",
     [

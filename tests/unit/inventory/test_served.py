@@ -46,7 +46,11 @@ def test_document_leads_back_to_the_spec() -> None:
 
 
 def test_rollback_leaves_what_is_the_sites() -> None:
-    now = spec(driver="580.142.07", rollout={"max_out": 3}, fleet_weight=7)
+    hook = {"url": "https://hooks.example/services/S3CRET"}
+    events = {"command": ["/usr/bin/notify", "--key=S3CRET"], "webhook": hook}
+    now = spec(driver="580.142.07", rollout={"max_out": 3}, fleet_weight=7, events=events)
+    # It lies readable on the node.
+    assert "S3CRET" not in json.dumps(noted(now))
     back = served.restored(now, served.placed(noted(spec()), ROOTS), {LOCK: "aa"})
     assert (back.driver, back.rollout.max_out, back.fleet_weight) == ("580.126.20", 3, 7)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from b200kit.inventory.keys.problem import json_schema, not_none
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from tests.messages import assert_message
@@ -58,6 +61,19 @@ def test_driver_too_old_for_the_hardware_is_refused(version: str) -> None:
 @pytest.mark.parametrize("branch", ["550", "580"])
 def test_driver_branch_alone_is_refused(branch: str) -> None:
     assert "driver" in problems(driver=branch)
+
+
+def test_no_key_takes_a_url_with_a_user_in_it() -> None:
+    """It lies readable in units, sources of apt and argument lists."""
+    schema, patterns = json_schema(NodeSpec), {}
+    for model in (schema, *schema["$defs"].values()):
+        for name, key in model.get("properties", {}).items():
+            text = not_none(key)
+            text = text.get("items", text)
+            if "URL" in key.get("description", "") and "$ref" not in text:
+                patterns[name] = text["pattern"]
+    assert {"model_store", "wheelhouse", "peers", "url", "address"} <= patterns.keys()
+    assert [name for name, p in patterns.items() if re.search(p, "https://user:word@h/")] == []
 
 
 def test_unknown_model_names_the_nearest_or_where_all_are() -> None:

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Listed, Text, matching, url
-
-_Https = Annotated[
-    str,
-    matching(r"https://[^\s/@]+(/[!-~]*)?", "an https:// URL without a user in it"),
-    AfterValidator(url),
-]
+from b200kit.inventory.keys.types import HTTPS, Keys, Listed, OrReference, Text
 
 
 class Webhook(Keys):
     """An address that gets each event by HTTPS POST, as JSON."""
 
-    url: _Https
-    """where to; an answer of 2xx takes the event"""
+    url: Annotated[SecretRef | str, OrReference(*HTTPS)]
+    """where to; an answer of 2xx takes the event. Where a word of its path is what lets one in, as
+    at Slack, give a reference; on the node it is a secret in any case"""
     key: SecretRef | None = None
     """key it is sent with, as `Authorization: Bearer KEY`; None: none"""
     ca_file: Text | None = None
@@ -47,8 +42,11 @@ class Events(Keys):
 
 def references(events: Events | None) -> Iterator[tuple[str, SecretRef]]:
     """Each secret by its key in the inventory."""
-    if events and events.webhook and events.webhook.key:
-        yield "events.webhook.key", events.webhook.key
+    if events and (hook := events.webhook):
+        if isinstance(hook.url, SecretRef):
+            yield "events.webhook.url", hook.url
+        if hook.key:
+            yield "events.webhook.key", hook.key
 
 
 def files(events: Events | None) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,16 @@ from pydantic import Field
 from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Listed, Text, Unique, matching, one_of
+from b200kit.inventory.keys.types import (
+    HTTPS,
+    BaseUrl,
+    Keys,
+    Listed,
+    Text,
+    Unique,
+    matching,
+    one_of,
+)
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
 _DAY_S = 86_400
@@ -77,7 +86,9 @@ class Reprovision(Keys):
 class Bmc(Keys):
     """The node's management controller, which switches its power."""
 
-    address: Text
+    address: Annotated[
+        str, matching(rf"{HTTPS[0]}|[A-Za-z0-9.:_-]+", f"{HTTPS[1]}, or a host name")
+    ]
     """URL of its Redfish service, or host name for IPMI"""
     user: Text
     """user that may switch the power"""
@@ -110,7 +121,7 @@ class Reimage(Keys):
     """MAAS, or a command of the site's own"""
     command: Listed[Text] = ()
     """command, run on the controller"""
-    url: Text | None = None
+    url: BaseUrl | None = None
     """URL of MAAS"""
     system: Text | None = None
     """the node's system id there"""

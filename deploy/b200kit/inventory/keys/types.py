@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -18,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainValidator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -68,6 +70,26 @@ def _network(text: str) -> str:
     return text
 
 
+def is_everybody(networks: Iterable[str]) -> bool:
+    """Whether networks together have every address of IPv4 or of IPv6."""
+    found = [_of_version(ipaddress.ip_network(network)) for network in networks]
+    fours = [network for network in found if isinstance(network, ipaddress.IPv4Network)]
+    sixes = [network for network in found if isinstance(network, ipaddress.IPv6Network)]
+    return any(n.prefixlen == 0 for n in ipaddress.collapse_addresses(fours)) or any(
+        n.prefixlen == 0 for n in ipaddress.collapse_addresses(sixes)
+    )
+
+
+def _of_version(
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network,
+) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """IPv4 where it is written as IPv6 (::ffff:0:0/96)."""
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < 96:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - 96))
+
+
 def url(text: str) -> str:
     """A URL whose port, where it has one, is one."""
     place = re.split(r"[/?#]", text.partition("://")[2])[0]
@@ -75,6 +97,14 @@ def url(text: str) -> str:
     if colon and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
         raise ValueError
     return text
+
+
+def is_url(text: str, pattern: str) -> bool:
+    """Whether a text is a URL of this form."""
+    try:
+        return bool(re.fullmatch(pattern, url(text)))
+    except ValueError:
+        return False
 
 
 def _date(text: str) -> str:
@@ -97,6 +127,34 @@ def _each_once(listed: tuple[Any, ...]) -> tuple[Any, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise PydanticCustomError("twice", "{name}", {"name": twice})
     return listed
+
+
+class OrReference:
+    """The text of a URL, or a reference to where it is a secret (`SecretRef | str`).
+
+    What is wrong with a text is told without it: it may be the secret.
+    """
+
+    def __init__(self, pattern: str, expected: str) -> None:
+        self._pattern, self._expected = pattern, expected
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        reference = handler.generate_schema(get_args(source)[0])
+        return core_schema.no_info_wrap_validator_function(
+            lambda raw, inner: self._text(raw) if isinstance(raw, str) else inner(raw), reference
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "expected": f"{self._expected}, or a reference to a secret"}
+
+    def _text(self, raw: str) -> str:
+        if not is_url(raw, self._pattern):
+            raise PydanticCustomError("model_type", "no URL")
+        return raw
 
 
 class _Table:
@@ -129,6 +187,9 @@ class _OrNone:
 _HTTP = r"https?://[^\s/?#@]+"
 _URL = rf"{_HTTP}([/?#]\S*)?|file://[^\s@]+"
 _URL_EXPECTED = "an http(s):// or file:// URL without a user in it"
+
+HTTPS = (r"https://[^\s/?#@]+([/?#][!-~]*)?", "an https:// URL without a user in it")
+"""Where a key or a password travels, or the URL itself is one."""
 
 Text = Annotated[str, matching(r"[^\n]*\S[^\n]*", "a non-empty string")]
 TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty string')]

@@ -14,6 +14,8 @@ MAX_BODY = 64 << 20
 """Bytes of an answer, packed or not, that are read: the peer may be anybody."""
 _MAX_HEAD = 64 << 10
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
+_DIGITS = 19
+"""Of a number that somebody means."""
 _ANY_HEADER = 47
 """zlib's window, with a header of gzip or of zlib."""
 
@@ -38,11 +40,16 @@ def parse_head(data: bytes) -> tuple[int, Fields, int]:
         raise HttpError("the connection closed before an answer came")
     first, *rest = data[:end].decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-        raise HttpError(f"not an HTTP answer: {first[:80]!r}")
+    # More of what somebody else says is not repeated: it may be our own request, with a key.
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _is_number(words[1]):
+        raise HttpError(f"not an HTTP answer: it begins with {first[:4]!r}")
     pairs = (line.partition(":") for line in rest)
     fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return int(words[1]), fields, end + 4
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 class Body:
@@ -54,9 +61,9 @@ class Body:
         length = fields.get("content-length", "")
         coding = fields.get("content-encoding", "identity").lower()
         if coding not in (*_COMPRESSED, "identity", ""):
-            raise HttpError(f"the answer is compressed ({coding}), which nobody asked for")
+            raise HttpError(f"the answer is compressed ({coding[:4]}), which nobody asked for")
         self._chunks = Dechunker() if chunked else None
-        self._left = int(length) if length.isdigit() and not chunked else None
+        self._left = int(length) if _is_number(length) and not chunked else None
         self._packed = zlib.decompressobj(_ANY_HEADER) if coding in _COMPRESSED else None
         self._room = MAX_BODY
 
@@ -67,8 +74,8 @@ class Body:
         try:
             plain = self._chunks.feed(data) if self._chunks else data
             return self._unpacked(plain) if self._packed else plain
-        except (ValueError, zlib.error) as error:
-            raise HttpError(f"the answer's coding is broken: {error}") from None
+        except (ValueError, zlib.error):
+            raise HttpError("the answer's coding is broken") from None
 
     def _unpacked(self, plain: bytes) -> bytes:
         """A few bytes may unpack to a thousand times as many: no more than an answer may have."""

@@ -11,14 +11,15 @@ from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Range
 
 CONFIG = Path("/etc/b200kit/events.json")
-CREDENTIAL = "events_key"
-"""Its name among the unit's credentials (systemd.exec(5), LoadCredential=)."""
+URL, KEY = "events_url", "events_key"
+"""Names of the webhook's secrets among the unit's credentials (systemd.exec(5), LoadCredential=).
+Some sites' URL is the secret."""
 
 
 @dataclass(frozen=True)
 class EventPlan:
-    """Sinks by what they need: *command*, an argument list, or ();
-    *url* of a webhook, or "", with *ca_file*, the authorities it may be certified by.
+    """Sinks by what they need: *command*, an argument list, or (); whether there is a *webhook*,
+    with *ca_file*, the authorities it may be certified by.
 
     *deadline_s*: what one event may take a sink. *kept*: events that may wait.
     """
@@ -27,7 +28,7 @@ class EventPlan:
     kept: Annotated[int, Range(1)]
     deadline_s: Annotated[float, Range(0, above=True)]
     command: tuple[str, ...]
-    url: str
+    webhook: bool
     ca_file: str
 
 
@@ -39,8 +40,8 @@ def load(path: Path = CONFIG) -> EventPlan | None:
         return None
 
 
-def key() -> str | None:
-    """The webhook's key: of the unit's credentials alone. Raises OSError."""
+def credential(name: str) -> str | None:
+    """A secret of the webhook: of the unit's credentials alone. Raises OSError."""
     directory = os.environ.get("CREDENTIALS_DIRECTORY")
-    path = Path(directory, CREDENTIAL) if directory else None
+    path = Path(directory, name) if directory else None
     return path.read_text(encoding="utf-8").strip() if path and path.exists() else None

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from b200kit.node.client.http import Deadlines, exchange
 from b200kit.node.client.message import HttpError
-from b200kit.node.events.config import EventPlan, key
-from b200kit.node.lib.error_line import cause
+from b200kit.node.events.config import KEY, URL, EventPlan, credential
+
+_END_S = 1.0
+"""How long what is killed may take to end."""
 
 
 class Sink(Protocol):
@@ -37,36 +42,73 @@ class Command:
     name: str = "command"
 
     async def tell(self, event: Mapping[str, Any]) -> str | None:
-        """As the protocol says. It and all it started are killed when it takes too long."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self.argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return f"{self.argv[0]}: {error.strerror}"
+        """As the protocol says. What it says on stderr is in the journal.
+
+        Its own end decides; all it started ends with it, also what has a session of its own.
+        """
         line = json.dumps(event).encode() + b"\n"
+        with _adopting_orphans():
+            try:
+                return await self._run(line)
+            except OSError as error:
+                return f"{self.argv[0]}: {error.strerror}"
+
+    async def _run(self, line: bytes) -> str | None:
+        """Raises OSError where it cannot be started."""
+        others = _children()
+        # No pipe: what it started may keep one open.
+        with open(os.memfd_create("event"), "w+b") as stdin:
+            stdin.write(line)
+            stdin.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                *self.argv, stdin=stdin, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
         try:
-            _, said = await asyncio.wait_for(process.communicate(line), self.deadline_s)
+            code = await asyncio.wait_for(process.wait(), self.deadline_s)
         except asyncio.TimeoutError:
             return f"{self.argv[0]} took more than {self.deadline_s:g} s and was killed"
         finally:
-            await _end(process)
-        if process.returncode:
-            lines = said.decode("utf-8", "replace").splitlines()
-            return f"{self.argv[0]} exited {process.returncode}: {cause(lines)}"
-        return None
+            await _end(process, others)
+        return f"{self.argv[0]} exited {code}" if code else None
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it and all it started, and reap it; one that waits in the kernel is not waited for."""
+@contextlib.contextmanager
+def _adopting_orphans() -> Iterator[None]:
+    """What a child leaves behind becomes our child meanwhile (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(36, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(36, 0, 0, 0, 0)
+
+
+def _children() -> set[int]:
+    """Our own children, of all threads (proc(5), /proc/PID/task/TID/children)."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            found.update(map(int, path.read_text(encoding="ascii").split()))
+    return found
+
+
+async def _end(process: asyncio.subprocess.Process, others: Collection[int]) -> None:
+    """Kill it and all it started, and reap them; what waits in the kernel is not waited for.
+
+    What a killed one had started in a session of its own becomes our child, and is killed in turn.
+    *others* are none of it.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(process.wait(), 1.0)
+        await asyncio.wait_for(process.wait(), _END_S)
+    end = time.monotonic() + _END_S
+    while (left := _children() - {process.pid, *others}) and time.monotonic() < end:
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        await asyncio.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -80,7 +122,7 @@ class Webhook:
     name: str = "webhook"
 
     async def tell(self, event: Mapping[str, Any]) -> str | None:
-        """As the protocol says. The key is in no word of a failure."""
+        """As the protocol says. Neither the key nor the URL's path is in a word of a failure."""
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         limits = Deadlines(self.deadline_s, self.deadline_s, self.deadline_s)
         asked = exchange(
@@ -99,10 +141,13 @@ class Webhook:
 
 
 def sinks(plan: EventPlan) -> list[Sink]:
-    """Those of a plan. Raises OSError where the webhook's key cannot be read."""
+    """Those of a plan. Raises OSError where the webhook's URL or key cannot be read."""
     found: list[Sink] = []
     if plan.command:
         found.append(Command(plan.command, plan.deadline_s))
-    if plan.url:
-        found.append(Webhook(plan.url, plan.ca_file, plan.deadline_s, key()))
+    if plan.webhook:
+        url = credential(URL)
+        if url is None:
+            raise OSError("the webhook's URL is not among the unit's credentials")
+        found.append(Webhook(url, plan.ca_file, plan.deadline_s, credential(KEY)))
     return found

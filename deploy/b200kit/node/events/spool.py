@@ -40,11 +40,12 @@ class Spool:
             _say(f"{event.kind} is not kept: {error}")
 
     def _put(self, event: Event, plan: EventPlan) -> None:
-        now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        stamped = event.stamped(count, timestamp.now(), plan.node, now.boot_id)
+        boot, count = boot_clock.now().boot_id, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        stamped = event.stamped(count, timestamp.now(), plan.node, boot)
         self._make_room(plan.kept)
-        # By the time of day first, as a boot before this one counted from 0, too.
-        path = self.directory / f"{time.time_ns():020d}-{count:020d}.json"
+        # A number, as the time of day may be stepped, and another boot counted from 0, too.
+        number = int(self.names()[-1].partition("-")[0]) + 1 if self.names() else 0
+        path = self.directory / f"{number:012d}-{boot.replace('-', '')}-{count:020d}.json"
         durable_files.replace(path, documents.to_bytes(stamped))
 
     def names(self) -> list[str]:
@@ -89,8 +90,13 @@ class Spool:
         return waiting, int(counted)
 
     def age_s(self, name: str) -> float:
-        """Seconds since it came, by the time of day. Of one that is gone, 0."""
-        return max(0.0, (time.time_ns() - int(name.partition("-")[0])) / 1e9)
+        """Seconds since it came, or, of an earlier boot, since this one began.
+
+        The time of day is not asked: it may be stepped. Raises OSError.
+        """
+        _, boot, count = name.removesuffix(".json").split("-")
+        now = boot_clock.now()
+        return now.seconds - (int(count) / 1e9 if boot == now.boot_id.replace("-", "") else 0.0)
 
     def _make_room(self, most: int) -> None:
         waiting = self.names()

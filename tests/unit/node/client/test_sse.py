@@ -62,7 +62,9 @@ def test_a_body_shorter_than_announced_is_cut_off() -> None:
         exchange.body()
 
 
-@pytest.mark.parametrize("data", [b"", b"220 mail ESMTP\r\n\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"", b"220 mail ESMTP\r\n\r\n", b"HTTP/1.1 \xb2\xb2\xb2 OK\r\n\r\n"]
+)
 def test_what_is_not_http_is_refused(data: bytes) -> None:
     with raises_message(HttpError):
         parse_head(data)

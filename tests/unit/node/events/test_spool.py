@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from b200kit.node.events.config import load
 from b200kit.node.events.spool import Spool
+from b200kit.node.lib import boot_clock
 from b200kit.node.state.event import Event
 from tests.subtests import in_subtests
 
 TOLD = Event("replica.out", "out of the gateway", "watchdog.replicas", "vllm@0.service", (0,))
-CONFIG = {"node": "n01", "kept": 3, "deadline_s": 1, "command": [], "url": "", "ca_file": ""}
+CONFIG = {"node": "n01", "kept": 3, "deadline_s": 1, "command": [], "webhook": False, "ca_file": ""}
 
 
 def spool(folder: Path, **changes: object) -> Spool:
@@ -32,6 +34,23 @@ def test_an_event_says_which_it_is_and_of_when_and_where(tmp_path: Path) -> None
     assert (first.node, first.replicas) == ("n01", (0,))
     assert first.id < second.id
     assert first.boot_id in first.id
+
+
+def test_a_step_of_the_time_of_day_changes_neither_age_nor_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NTP a day forward; a boot whose clock was years ahead."""
+    here = spool(tmp_path)
+    for now in (time.time() + 1e9, time.time(), time.time() + 90_000):
+        monkeypatch.setattr(time, "time_ns", lambda now=now: int(now * 1e9))
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        here.put(TOLD)
+    ids = [event.id for name in here.names() if (event := here.read(name))]
+    assert (len(ids), ids) == (3, sorted(ids))
+    assert max(here.age_s(name) for name in here.names()) < 3600
+    # The next boot counts from its own beginning.
+    monkeypatch.setattr(boot_clock, "now", lambda: boot_clock.Moment("another", 90_000.0))
+    assert {here.age_s(name) for name in here.names()} == {90_000.0}
 
 
 def test_nobody_to_tell_keeps_nothing(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ DOCUMENTS = (
     MendTries("boot", (1.5,)),
     Quarantine(AT, AT, "ops", "GPU 3").admitted("ops", (AT, AT), "boot", 3600.0),
     Event("replica.out", "out").stamped(1, AT, "n01", "boot"),
-    EventPlan("n01", 10, 1.5, ("/bin/true",), "https://h/", "/ca.pem"),
+    EventPlan("n01", 10, 1.5, ("/bin/true",), True, "/ca.pem"),
     RULES,
     issued(None, [Evidence("look", PASS, ttl_s=60.0)], ServingNow(), Now("b", 1.0, 1e9), RULES),
     Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
