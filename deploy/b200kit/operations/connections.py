@@ -24,6 +24,7 @@ from pyinfra.connectors.ssh import ConnectorData, connector_data_meta
 from pyinfra.connectors.ssh_util import get_private_key
 
 from b200kit.inventory.keys.problem import Problem, did_you_mean, show
+from b200kit.run.places import RESERVED
 
 _SSH = "ssh_"
 _KINDS: dict[str, type] = get_type_hints(ConnectorData)
@@ -40,7 +41,9 @@ def is_pyinfras(name: str) -> bool:
 
 
 def problems(state: State, host: Host) -> Iterator[Problem]:
-    """Keys that pyinfra would pass over, and a private key that it could not load."""
+    """A name that is taken, keys that pyinfra passes over, a private key that it cannot load."""
+    if host.name in RESERVED:
+        yield Problem("name", "is the name of a file of b200kit's own; give the node another one")
     data = host.data.dict()
     for name in data:
         if name.startswith(_SSH) and name not in connector_data_meta:

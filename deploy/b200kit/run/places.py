@@ -19,6 +19,8 @@ TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
 STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
+RESERVED = frozenset({"audit"})
+"""Names that no node may have: a file beside those of nodes has it (reprovision/ledger.py)."""
 _LONGEST = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 

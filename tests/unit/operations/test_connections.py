@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from b200kit.operations.connections import unlike, without_nodes
+from b200kit.operations.connections import problems, unlike, without_nodes
+from b200kit.reprovision import ledger
 from tests.subtests import in_subtests
 
 
@@ -45,6 +48,14 @@ def test_inventory_must_be_there_and_have_a_node(
     assert said in line
     assert bool(line) is bool(said)
     assert ("did you mean" in line) is ("did you mean" in said)
+
+
+@in_subtests(("name", "keys"), [("audit", ["name"]), ("audit2", []), ("n01", [])])
+def test_no_node_has_the_name_of_a_file_of_ours(name: str, keys: list[str]) -> None:
+    host: Any = SimpleNamespace(name=name, data=SimpleNamespace(dict=dict))
+    state: Any = None
+    assert [problem.key for problem in problems(state, host)] == keys
+    assert Path(ledger.AUDIT).stem == "audit"
 
 
 @in_subtests(

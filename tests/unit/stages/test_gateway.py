@@ -52,6 +52,10 @@ def problems(**changes: object) -> dict[str, str]:
         ({"fleet": {"port": 9000, "nodes": NODES}}, "fleet.ca_file"),
         ({"gateway": {"max_connections": 100}}, "gateway.max_connections_per_source"),
         ({"gateway": {"unlimited_sources": ["n01"]}}, "gateway.unlimited_sources.0"),
+        (
+            {"gateway": {"unlimited_sources": ["::ffff:128.0.0.0/97", "0.0.0.0/1"]}},
+            "gateway.unlimited_sources",
+        ),
         ({"gateway": {"weights": [1]}}, "gateway.weights"),
         ({"gateway": {"weights": [0, 0]}}, "gateway.weights"),
         ({"gateway": {"cpus": "3-1"}}, "gateway.cpus"),

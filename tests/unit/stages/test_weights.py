@@ -214,6 +214,7 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
     [
         {"server": {"bind": "0.0.0.0", "from": []}},
         {"server": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}},
+        {"server": {"bind": "::", "from": ["10.0.0.0/8", "8000::/1", "::/1"]}},
         {"server": {"bind": "0.0.0.0", "from": ["clients"]}},
         {"server": SERVER | {"port": 8000}},
         {"server": SERVER | {"port": 8001}},

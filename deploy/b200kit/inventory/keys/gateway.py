@@ -22,6 +22,7 @@ from b200kit.inventory.keys.types import (
     Port,
     Text,
     Unique,
+    is_everybody,
     matching,
 )
 
@@ -144,6 +145,9 @@ def _authentication(gateway: Gateway, bind: str, has_key: bool) -> Iterator[Prob
 
 
 def _connections(gateway: Gateway) -> Iterator[Problem]:
+    if is_everybody(gateway.unlimited_sources):
+        message = "is everybody: one source could take every connection"
+        yield Problem("gateway.unlimited_sources", message)
     if gateway.max_connections_per_source > gateway.max_connections:
         yield Problem(
             "gateway.max_connections_per_source",

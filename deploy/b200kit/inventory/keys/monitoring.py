@@ -9,7 +9,7 @@ from pydantic import Field
 
 from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Listed, Network, Port
+from b200kit.inventory.keys.types import Keys, Listed, Network, Port, is_everybody
 
 
 class Monitoring(Keys):
@@ -39,10 +39,9 @@ def problems(
     """Nobody named, or everybody; a port that is another's; an exporter without any guard."""
     if not monitoring.sources:
         yield Problem("monitoring.from", "nobody is named; name the address of your Prometheus")
-    for source in monitoring.sources:
-        if ipaddress.ip_network(source).prefixlen == 0:
-            message = f'"{source}" is everybody; name the addresses that may read the metrics'
-            yield Problem("monitoring.from", message)
+    if is_everybody(monitoring.sources):
+        message = "is everybody; name the addresses that may read the metrics"
+        yield Problem("monitoring.from", message)
     for name, port in (("port", monitoring.port), ("node_exporter", monitoring.node_exporter)):
         others = (*taken, monitoring.port) if name == "node_exporter" else taken
         if port in others:

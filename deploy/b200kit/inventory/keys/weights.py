@@ -16,9 +16,10 @@ from b200kit.inventory.keys.types import (
     BaseUrl,
     Keys,
     Listed,
+    Network,
     Port,
-    Text,
     Unique,
+    is_everybody,
     matching,
 )
 
@@ -30,7 +31,7 @@ class WeightsServer(Keys):
 
     bind: Address
     """address it listens on, such as "0.0.0.0" """
-    sources: Listed[Text] = Field(alias="from")
+    sources: Listed[Network] = Field(alias="from")
     """who may fetch: addresses and networks such as "10.0.0.0/24" """
     port: Port = 8090
     """port"""
@@ -63,9 +64,8 @@ def problems(
         return
     if not server.sources:
         yield Problem("weights.server.from", "nobody is named")
-    for source in server.sources:
-        if message := _wrong(source):
-            yield Problem("weights.server.from", message)
+    if is_everybody(server.sources):
+        yield Problem("weights.server.from", "is everybody; name the networks of the nodes")
     if server.port in (gateway_port, *replica_ports):
         yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
 
@@ -91,16 +91,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _wrong(source: str) -> str:
-    """Why a text names no network that may fetch; empty when it names one."""
-    try:
-        network = ipaddress.ip_network(source)
-    except ValueError:
-        return f'"{source}" is no address and no network'
-    whole = network.prefixlen == 0
-    return f'"{source}" is everybody; name the networks of the nodes' if whole else ""
 
 
 def openings(firewall: Firewall | None, weights: Weights) -> Firewall | None:
