@@ -7,13 +7,15 @@ system of the node, so that nothing is left there, however the connection ends.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Thread, Timer
+from tempfile import NamedTemporaryFile
+from threading import Thread
 from typing import IO, Any
 
 from b200kit.node.lib.error_line import cause
@@ -82,18 +84,23 @@ printf '%s\\n' "$p" | sudo -k -S -p '' true >/dev/null 2>&1 ||
 _PASSWORD_NEEDED = ("a password is required", "authentication is required")
 _CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 _ENDS = {
-    "IDENTIFICATION HAS CHANGED": (
+    r"^@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! +@$": (
         "another host key than the one you know: it was installed again, or somebody else answers; "
         f"compare it on the node's console (`{_CONSOLE}`), then `ssh-keygen -R` the old one"
     ),
-    "marked as revoked": "its host key is one that your known_hosts revokes: somebody else answers",
-    "Host key verification failed": (
+    r"^The \S+ host key for \S+ is marked as revoked\.$": (
+        "its host key is one that your known_hosts revokes: somebody else answers"
+    ),
+    r"^Host key verification failed\.$": (
         f"its host key is not known here: read the fingerprint on the node's console (`{_CONSOLE}`)"
         ", then `{ssh}`, compare, and answer yes"
     ),
-    "Permission denied": "none of your keys is let in: ssh-add the right one, or name the user",
+    r"^\S+: Permission denied \(": (
+        "none of your keys is let in: ssh-add the right one, or name the user"
+    ),
 }
-"""What ssh says where it gives up (OpenSSH 9.2), and what to do."""
+"""What ssh itself says where it gives up (OpenSSH 9.2), and what to do. It is looked for in its own
+log: on stderr whoever answers may say the same."""
 
 
 class NotSeen(Exception):
@@ -115,12 +122,12 @@ class Place:
         if self.destination is not None and not _NAME.fullmatch(self.destination):
             raise ValueError(f"{self.destination!r} is no [USER@]HOST")
 
-    def command(self, script: str) -> list[str]:
-        """What runs a shell script there."""
+    def command(self, script: str, log: str) -> list[str]:
+        """What runs a shell script there; ssh's own words go to the file *log*."""
         if self.destination is None:
             return ["sh", "-c", script]
         options = [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
-        return [*self._ssh(), "-T", *options, "--", self.destination,
+        return [*self._ssh(), "-T", "-E", log, *options, "--", self.destination,
                 f"exec sh -c {shlex.quote(script)}"]  # fmt: skip
 
     def typed(self) -> str:
@@ -138,16 +145,19 @@ def observe(
     program, _ = zipapp.build()
     given = b"" if password is None else password.encode() + b"\n"
     script = _script(observation.command(ask), len(program), password is not None, python)
-    try:
-        answer = _converse(place.command(script), given + program, _LIMIT_S, _MOST_BYTES)
-    except FileNotFoundError as error:
-        raise NotSeen("failed", f"{error.filename} is not installed here") from None
+    with NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
+        try:
+            command = place.command(script, log.name)
+            answer = _converse(command, given + program, _LIMIT_S, _MOST_BYTES)
+        except FileNotFoundError as error:
+            raise NotSeen("failed", f"{error.filename} is not installed here") from None
+        own = log.read(_ERROR_BYTES)
     if answer.exceeded:
         raise NotSeen("failed", f"it printed more than {_MOST_BYTES} bytes and was cut off")
     if answer.code is None:
         raise NotSeen("failed", f"no answer in {_LIMIT_S} s")
     if answer.code:
-        raise _why(place, answer)
+        raise _why(place, answer, own)
     try:
         return observation.parsed(answer.out)
     except observation.NoObservation as error:
@@ -163,13 +173,15 @@ def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
     return _PYTHON.format(python=named) + body.format(program=program)
 
 
-def _why(place: Place, answer: _Answer) -> NotSeen:
+def _why(place: Place, answer: _Answer, own: str) -> NotSeen:
     said = answer.err.strip()
     if place.destination is not None and answer.code == 255:
         for sign, text in _ENDS.items():
-            if sign in said:
+            if re.search(sign, own, re.MULTILINE):
                 return NotSeen("failed", text.format(ssh=place.typed()))
-        return NotSeen("unreachable", said.splitlines()[-1] if said else "ssh gave no reason")
+        # What a jump host or a proxy command says is on stderr.
+        lines = (said or own.strip()).splitlines()
+        return NotSeen("unreachable", lines[-1] if lines else "ssh gave no reason")
     if any(sign in said for sign in _PASSWORD_NEEDED):
         who = "sudo asks for a password: use --ask-sudo-password, or log in as root"
         return NotSeen("failed", who)
@@ -186,48 +198,59 @@ class _Answer:
     exceeded: bool
 
 
+class _Beginning(Thread):
+    """Keeps the beginning of what comes through a pipe; the rest is read and dropped.
+
+    The pipe is its own: who keeps it open when the program has ended (a child of ssh, say) holds
+    nobody else.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(daemon=True)
+        self._pipe, self.given = os.pipe()
+        self._most = most_bytes
+        self.kept = b""
+        self.exceeded = False
+        self.when_exceeded: Callable[[], None] = lambda: None
+        self.start()
+
+    def run(self) -> None:
+        """Until nobody has the pipe open any more."""
+        while piece := os.read(self._pipe, 1 << 16):
+            room = self._most - len(self.kept)
+            self.kept += piece[:room]
+            if len(piece) > room:
+                self.exceeded = True
+                self.when_exceeded()
+        os.close(self._pipe)
+
+
 def _converse(command: Sequence[str], stdin: bytes, limit_s: float, most_bytes: int) -> _Answer:
     """Run *command* with *stdin*, and end it when it prints too much or its time is up."""
-    errors: list[bytes] = []
-    late: list[bool] = []
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-
-        def end() -> None:
-            late.append(True)
+    out, err = _Beginning(most_bytes), _Beginning(_ERROR_BYTES)
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out.given, stderr=err.given
+        )
+    finally:
+        os.close(out.given)
+        os.close(err.given)
+    out.when_exceeded = process.kill
+    feeder = Thread(target=_feed, args=(process.stdin, stdin), daemon=True)
+    feeder.start()
+    code: int | None = None
+    with suppress(subprocess.TimeoutExpired):
+        try:
+            code = process.wait(limit_s)
+        finally:
             process.kill()
-
-        timer = Timer(limit_s, end)
-        timer.start()
-        helpers = [
-            Thread(target=_feed, args=(process.stdin, stdin), daemon=True),
-            Thread(target=lambda: errors.append(_drained(process.stderr)), daemon=True),
-        ]
-        for helper in helpers:
-            helper.start()
-        out = process.stdout.read(most_bytes + 1) if process.stdout else b""
-        exceeded = len(out) > most_bytes
-        if exceeded:
-            process.kill()
-        code = process.wait()
-        timer.cancel()
-        for helper in helpers:
-            helper.join(_END_S)
-    err = b"".join(errors).decode("utf-8", "replace")
-    return _Answer(None if late else code, out[:most_bytes], err, exceeded)
+    process.wait()
+    for helper in (feeder, out, err):
+        helper.join(_END_S)
+    return _Answer(code, out.kept, err.kept.decode("utf-8", "replace"), out.exceeded)
 
 
 def _feed(pipe: IO[bytes] | None, content: bytes) -> None:
     if pipe is not None:
         with suppress(OSError), pipe:
             pipe.write(content)
-
-
-def _drained(pipe: IO[bytes] | None) -> bytes:
-    """The beginning of what is said; the rest is read and dropped, so that nothing waits."""
-    if pipe is None:
-        return b""
-    kept = pipe.read(_ERROR_BYTES)
-    while pipe.read(_ERROR_BYTES):
-        pass
-    return kept

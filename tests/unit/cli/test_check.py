@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,26 +22,34 @@ Program = Callable[[str, str], None]
 # What a host's name makes it do; any other runs what it is given, as sshd has the user's shell do.
 _SSH = r"""
 for last; do :; done
+while getopts F:TE:o: word; do case $word in E) log=$OPTARG ;; esac; done
+say() { for line; do printf '%s\r\n' "$line" >> "$log"; done; exit 255; }
 case "$*" in
 *unknown-key*)
-    echo 'No ED25519 host key is known for unknown-key and you have requested strict checking.' >&2
-    echo 'Host key verification failed.' >&2; exit 255 ;;
+    say 'No ED25519 host key is known for unknown-key and you have requested strict checking.' \
+        'Host key verification failed.' ;;
 *other-key*)
+    say '@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @' \
+        'Host key verification failed.' ;;
+*nobody@*) say 'nobody@n01: Permission denied (publickey).' ;;
+*gone*) say 'ssh: connect to host gone port 22: No route to host' ;;
+*pretender*)
     echo '@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @' >&2
     echo 'Host key verification failed.' >&2; exit 255 ;;
-*nobody@*) echo 'nobody@n01: Permission denied (publickey).' >&2; exit 255 ;;
-*gone*) echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255 ;;
+*goodbye*)
+    say 'Received disconnect from 10.0.0.9 port 22:2: REMOTE HOST IDENTIFICATION HAS CHANGED!' ;;
 *endless*) exec cat /dev/zero ;;
 *liar*) echo '{"schema": "b200kit/node-state/9"}'; exit ;;
 *garbage*) echo 'Welcome to n01'; exit ;;
 *silent*) exit 3 ;;
-*hung*) exec sleep 60 ;;
+*hung*)
+    {
+        until [ -e "$RELEASED" ] || [ $((n += 1)) -gt 40 ]; do sleep 0.5; done
+        echo over >> "$RELEASED"
+    } > /dev/null & exec sleep 60 ;;
 *revoked*)
-    echo 'The ED25519 host key for revoked is marked as revoked.' >&2
-    echo 'Host key verification failed.' >&2; exit 255 ;;
-*algorithm*)
-    echo 'Unable to negotiate with 10.0.0.9 port 22: no matching host key type found.' >&2
-    exit 255 ;;
+    say 'The ED25519 host key for revoked is marked as revoked.' 'Host key verification failed.' ;;
+*algorithm*) say 'Unable to negotiate with 10.0.0.9 port 22: no matching host key type found.' ;;
 esac
 exec sh -c "$last"
 """
@@ -138,19 +147,32 @@ def test_each_bad_host_is_one_line_and_costs_the_others_nothing(
 ) -> None:
     node(whole("healthy-hgx-b200"))
     bad = ["unknown-key", "other-key", "revoked", "algorithm", "nobody@n01", "gone"]
-    bad += ["endless", "liar", "garbage", "silent"]
+    bad += ["endless", "liar", "garbage", "silent", "pretender", "goodbye"]
     code, out, _ = check(capsys, "--json", "n01", *bad)
     found = json.loads(out)["hosts"]
     assert (code, found["n01"]["outcome"]) == (1, "fit")
     for name in bad:
         assert_message(f"{name}: {found[name]['outcome']}: {found[name]['error']}")
+    # What somebody else says of host keys is no word of ssh's.
+    assert {found[name]["outcome"] for name in ("pretender", "goodbye")} == {"unreachable"}
 
 
 def test_node_that_does_not_answer_is_given_up(
-    ssh: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ssh: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Also where a child of ssh keeps stderr open."""
+    released, before = tmp_path / "released", set(threading.enumerate())
+    raised: list[object] = []
+    monkeypatch.setenv("RELEASED", str(released))
     monkeypatch.setattr(look, "_LIMIT_S", 0.3)
+    monkeypatch.setattr(look, "_END_S", 0.1)
+    monkeypatch.setattr(threading, "excepthook", raised.append)
     assert_message(hosts(capsys, "hung")["hung"]["error"])
+    assert not released.exists()
+    released.touch()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert raised == []
 
 
 def test_unknown_hardware_is_not_measured(
@@ -249,7 +271,7 @@ def test_request_that_cannot_be_met_is_refused(
 
 
 def test_nothing_new_is_believed_whatever_ssh_config_says() -> None:
-    command = look.Place("n01", "/x").command("true")
+    command = look.Place("n01", "/x").command("true", "/log")
     assert "StrictHostKeyChecking=yes" in command
     assert command[: command.index("--")].count("-F") == 1
     assert command[-2] == "n01"
