@@ -209,6 +209,9 @@ def test_gateway_is_pinned_to_cpus_that_no_replica_has(tmp_path: Path) -> None:
         assert not mine & {*cpulist.parse(replica.cpus)}
     node.spec = node.spec.replace(gateway=Gateway(cpus="0-3"))
     assert "\nCPUAffinity=0-3\n" in given(node)[DROPIN].content.decode()
+    # It has no root of its own, so nothing may make one.
+    assert "chroot" not in given(node)[HAPROXY].content.decode()
+    assert "CAP_SYS_CHROOT" not in given(node)[DROPIN].content.decode()
 
 
 def test_cpus_that_the_layout_leaves_are_the_gateways_but_for_the_clients(

@@ -16,6 +16,7 @@ import re
 import stat
 import threading
 import urllib.parse
+from collections import Counter
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +27,9 @@ from b200kit.node.weights.manifest import NAME, STAMP, ManifestError
 
 AT_ONCE = 64
 """Answers at a time; more are asked to come again, which a fetch does."""
+OF_A_SOURCE = 64
+"""Connections that one address may have open: each takes one of the unit's tasks. A node fetches 32
+files at a time at most."""
 _FROM = re.compile(r"bytes=(\d{1,18})-")
 _PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
 _MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{64})/(.+)")
@@ -140,6 +144,37 @@ class ModelFileServer(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 128
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._open: Counter[str] = Counter()
+        self._counting = threading.Lock()
+        super().__init__(*args, **options)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether a source has room for another connection; a fetch comes again."""
+        with self._counting:
+            return self._open[client_address[0]] < OF_A_SOURCE
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count it until its thread has ended."""
+        self._count(client_address, 1)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._count(client_address, -1)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._count(client_address, -1)
+
+    def _count(self, client_address: Any, more: int) -> None:
+        with self._counting:
+            self._open[client_address[0]] += more
+            self._open += Counter()  # forgets those without any
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A node that went away in the middle is no matter: it asks for the rest."""

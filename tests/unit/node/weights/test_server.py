@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import ipaddress
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +127,32 @@ def test_whoever_is_not_named_gets_nothing(open_server: Callable[..., int], revi
     reply = connection.getresponse()
     assert (reply.status, reply.read()) == (403, b"")
     connection.close()
+
+
+def test_one_source_does_not_take_every_task_with_idle_connections(
+    open_server: Callable[..., int], revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights_server, "OF_A_SOURCE", 4)
+    port = open_server("127.0.0.0/8")
+    asked = f"GET /whole/{revision}/config.json HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+    def answered(source: str) -> bytes:
+        to = ("127.0.0.1", port)
+        connection = socket.create_connection(to, 120, source_address=(source, 0))
+        with connection, contextlib.suppress(ConnectionError):
+            connection.sendall(asked)
+            return connection.recv(1 << 16)
+        return b""
+
+    with contextlib.ExitStack() as idle:
+        for _ in range(4):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), 120))
+        assert answered("127.0.0.1") == b""
+        assert answered("127.0.0.2").startswith(b"HTTP/1.1 200")
+    # Each that has ended makes room for another, however many there were.
+    for _ in range(3 * 4):
+        while not answered("127.0.0.1"):
+            pass
 
 
 def test_model_comes_from_a_weights_server_whole_and_proven(
