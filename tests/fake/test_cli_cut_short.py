@@ -51,6 +51,20 @@ def test_interrupted_run_exits_as_its_summary_says_and_names_what_goes_on(
     assert "interrupted" in run.described("n02")
 
 
+def test_run_that_is_interrupted_while_its_inventory_is_read_says_so(fleet: Fleet) -> None:
+    begun = fleet.folder / "reading"
+    fleet.preamble = f"""
+from b200kit.operations import preflight
+preflight.attach()
+import pathlib, time
+pathlib.Path({str(begun)!r}).touch()
+time.sleep(600)
+"""
+    run = fleet.interrupted("check.py", begun)
+    assert (run.code, run.hosts) == (1, {}), run.stdout + run.stderr
+    assert_message(run.stderr)
+
+
 def test_full_disk_ends_its_node_in_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path / "site")
     machine = fleet.add("n01")

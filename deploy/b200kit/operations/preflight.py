@@ -57,6 +57,7 @@ def attach() -> None:
         return
     state = ctx_state.get()
     _attached.append(state)
+    recorder.note_interrupts(state)
     _once_initialised(state, _listen)
 
 

@@ -88,7 +88,6 @@ def attach(state: State) -> None:
     """Record this run and report it at exit."""
     state.add_callback_handler(Recorder())
     atexit.register(_write)
-    _note_interrupts(state)
     # pyinfra prints what nodes and connections say, too: errors, and all output with -vvv.
     console.guard_log(logger)
     output.set_echo(_echo)
@@ -98,12 +97,17 @@ def _echo(message: object = None, **options: Any) -> None:
     click.echo(console.shown(message) if isinstance(message, str) else message, **options)
 
 
-def _note_interrupts(state: State) -> None:
-    """Remember a Ctrl-C, which pyinfra answers by an end with exit code 0."""
+def note_interrupts(state: State) -> None:
+    """Remember a Ctrl-C, which pyinfra answers by an end with exit code 0; also while it still
+    executes the inventory.
+    """
     pyinfras = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
         RUN.interrupted = True
+        if not state.initialised:
+            console.err("interrupted while the inventory was read. Nothing was changed.")
+            _exit_with(1)
         # pyinfra disconnects in its pool, which is full where every node is at a long command.
         state.pool = Pool(state.pool.size)
         if callable(pyinfras):
