@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
 from b200kit.node.checks.findings import passed
 from b200kit.node.checks.host.machine import machine as as_judged
+from b200kit.node.lib import timestamp
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.machine_kind import CONTAINERS
 from b200kit.node.state.verdict import Finding
@@ -69,7 +69,7 @@ def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def clock(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The node's clock agrees with the controller's."""
     ours, theirs = expect.text("ready", "now"), state.text("taken_at")
-    off = (datetime.fromisoformat(theirs) - datetime.fromisoformat(ours)).total_seconds()
+    off = (timestamp.parse(theirs) - timestamp.parse(ours)).total_seconds()
     if abs(off) <= MOST_SKEW_S:
         yield passed("the clock agrees with the controller's")
         return

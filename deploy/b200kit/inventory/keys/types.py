@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from datetime import date
 from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import (
@@ -23,6 +22,8 @@ from pydantic import (
     PlainValidator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from b200kit.node.lib import timestamp
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ def is_url(text: str, pattern: str) -> bool:
 
 
 def _date(text: str) -> str:
-    date.fromisoformat(text)
+    timestamp.day(text)
     return text
 
 
@@ -209,9 +210,7 @@ Network = Annotated[
 Fingerprint = Annotated[
     str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
 ]
-Date = Annotated[
-    str, matching(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date YYYY-MM-DD"), AfterValidator(_date)
-]
+Date = Annotated[str, AfterValidator(_date), _phrase("a date YYYY-MM-DD")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Scalar = Annotated[
     str | int | float | bool,

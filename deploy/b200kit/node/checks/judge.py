@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import date
 from importlib import import_module
 
 from b200kit.node.checks.findings import unread
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
 from b200kit.node.checks.not_offered import noted
 from b200kit.node.checks.outside import inside
+from b200kit.node.lib import timestamp
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
 from b200kit.node.state.plausible import plausible
@@ -158,6 +158,6 @@ def waive(expect: Expectation, finding: Finding) -> Finding:
 def in_force(expect: Expectation, until: str) -> bool:
     """Whether a waiver still holds today; its last day counts. Unreadable dates never hold."""
     try:
-        return date.fromisoformat(expect.known(str, "today") or "") <= date.fromisoformat(until)
+        return timestamp.day(expect.known(str, "today")) <= timestamp.day(until)
     except ValueError:
         return False

@@ -1,11 +1,18 @@
-"""The one text of a moment: UTC to the second, "2026-11-21T09:40:12Z"."""
+"""The one text of a moment, UTC to the second, "2026-11-21T09:40:12Z", and that of a day.
+
+They are read by one pattern: what `fromisoformat` takes differs from one Python to the next.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+import re
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta, timezone
 
 # datetime.UTC is newer than the Python of Ubuntu 22.04.
 UTC = timezone.utc
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_MOMENT = re.compile(_DAY.pattern + r"T([0-9]{2}):([0-9]{2}):([0-9]{2})Z")
 
 
 def now(later_s: float = 0.0) -> str:
@@ -24,9 +31,23 @@ def text(moment: datetime) -> str:
 
 
 def parse(stamp: object) -> datetime:
-    """The moment of such a text; ValueError when it is none, or names no time zone."""
-    # Python 3.10 does not read the "Z" that 3.11 reads.
-    moment = datetime.fromisoformat(str(stamp).replace("Z", "+00:00"))
-    if moment.tzinfo is None:
-        raise ValueError(f"{stamp!r} names no time zone")
-    return moment
+    """The moment of such a text; ValueError for any other."""
+    return of(_figures(_MOMENT, stamp, "moment, as 2026-11-21T09:40:12Z"))
+
+
+def day(text: object) -> date:
+    """The day of such a text, "2026-11-21"; ValueError for any other."""
+    return date(*map(int, _figures(_DAY, text, "day, as 2026-11-21")))
+
+
+def of(figures: Iterable[str]) -> datetime:
+    """The moment of year, month, day, hour, minute and second in UTC; ValueError for none."""
+    year, month, day, hour, minute, second = map(int, figures)
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+
+
+def _figures(pattern: re.Pattern[str], text: object, what: str) -> tuple[str, ...]:
+    found = pattern.fullmatch(text) if isinstance(text, str) else None
+    if not found:
+        raise ValueError(f"{text!r} is no {what}")
+    return found.groups()

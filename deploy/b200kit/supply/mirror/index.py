@@ -14,16 +14,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from b200kit.node.lib import documents
+from b200kit.node.lib import documents, timestamp
 
 NAME, SIGNATURE = "index.json", "index.json.asc"
 OWN = (NAME, SIGNATURE)
 SCHEMA = "b200kit/mirror/1"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class IndexRefused(ValueError):
@@ -52,8 +51,8 @@ def written(index: Index) -> bytes:
     """The index's bytes, keys in one order."""
     document = {
         "schema": SCHEMA,
-        "made": index.made.strftime(_TIME),
-        "expires": index.expires.strftime(_TIME),
+        "made": timestamp.text(index.made),
+        "expires": timestamp.text(index.expires),
         "for": dict(index.described),
         "files": {path: asdict(of) for path, of in index.files.items()},
     }
@@ -67,7 +66,7 @@ def parse(raw: bytes) -> Index:
         if document["schema"] != SCHEMA:
             raise IndexRefused(f"{NAME} is of schema {document['schema']}, not {SCHEMA}")
         files = {path: Bytes(of["size"], of["sha256"]) for path, of in document["files"].items()}
-        made, expires = (_moment(document[name]) for name in ("made", "expires"))
+        made, expires = (timestamp.parse(document[name]) for name in ("made", "expires"))
         described = dict(document["for"])
     except IndexRefused:
         raise
@@ -76,10 +75,6 @@ def parse(raw: bytes) -> Index:
     for path, of in files.items():
         _check(path, of)
     return Index(made, expires, described, files)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
 
 
 def _check(path: str, of: Bytes) -> None:
@@ -98,7 +93,7 @@ def expired(index: Index, now: datetime) -> str:
         return f"{NAME} expired on {index.expires:%Y-%m-%d}: build the mirror again"
     # Clocks differ by some minutes.
     if index.made > now + timedelta(hours=1):
-        return f"{NAME} is of {index.made.strftime(_TIME)}, which is yet to come: check the clock"
+        return f"{NAME} is of {timestamp.text(index.made)}, which is yet to come: check the clock"
     return ""
 
 

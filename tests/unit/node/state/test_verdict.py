@@ -44,6 +44,8 @@ def test_a_waiver_holds_on_its_last_day_and_not_after() -> None:
         {"reason": " "},
         {"until": "soon"},
         {"until": None},
+        {"until": "20261201"},
+        {"until": "2026-W49-2"},
         {"check": "uniform.inforom"},
         {"subject": "GPU 4"},
         {"subject": 5},
