@@ -20,7 +20,7 @@ from b200kit.node.proof.evidence import Evidence
 from b200kit.records import store
 
 Issue = Callable[..., Path]
-LOOK = Evidence("look", "pass", "", "5c5e" * 16, "4f0c3b6e-0f5b", "2026-11-25T13:00:00Z", 0, 120)
+LOOK = Evidence("look", "pass", "", "5c5e" * 16, "4f0c3b6e-0f5b", "", 0, 120)
 
 
 @pytest.fixture

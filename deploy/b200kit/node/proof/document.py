@@ -174,8 +174,10 @@ def issued(
     """The proof after a look: what was found now, and what still holds of the one before."""
     known = {one.kind: one for one in before.evidence} if before else {}
     elapsed = _elapsed(before, now)
+    clock = _clock(before, now, Steps(rules.clock_step_s, rules.clock_settle_s))
     kept = [renewed(known.get(one.kind), elapsed, one) for one in found]
-    evidence = [replace(one, valid_until="") for one in kept]
+    aged = kept if clock.refused else [one.by_the_day(now.wall_s) for one in kept]
+    evidence = [replace(one, valid_until="") for one in aged]
     proof = Proof(
         node=rules.node,
         boot_id=now.boot_id,
@@ -184,7 +186,7 @@ def issued(
         sequence=(before.sequence if before else int(now.wall_s)) + 1,
         issued_at=_text(now.wall_s),
         evidence=tuple(sorted(evidence, key=lambda one: KINDS.index(one.kind))),
-        clock=_clock(before, now, Steps(rules.clock_step_s, rules.clock_settle_s)),
+        clock=clock,
         serving=serving,
         expiring_share=rules.expiring_share,
         gpu_seconds=_counted(before, elapsed, now),

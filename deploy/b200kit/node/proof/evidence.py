@@ -1,7 +1,8 @@
 """One piece of evidence of a proof: what was found, of what, how old it is and how long it holds.
 
 Pure. An age is counted by the boot's clock from the moment at which the evidence was first seen: a
-step of the time of day neither extends a proof nor ends one.
+step of the time of day does not extend a proof. But that clock counts no day on which the node was
+off, so that by a time of day that is believed nothing is younger than it says of itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import NEEDED, Pattern, Range
 
 PASS, FAIL, UNMEASURED = "pass", "fail", "unmeasured"
@@ -37,6 +39,10 @@ class Evidence:
     required: bool = field(default=True, metadata=NEEDED)
     valid_until: str = field(default="", metadata=NEEDED)
 
+    def __post_init__(self) -> None:
+        if self.at:
+            timestamp.parse(self.at)
+
     @property
     def left_s(self) -> float:
         """Seconds for which it still proves something; 0 of what is not passed."""
@@ -46,6 +52,11 @@ class Evidence:
         """The same some seconds later."""
         age_s = round(self.age_s + max(0.0, elapsed_s), 1)
         return replace(self, age_s=age_s, valid_until="")
+
+    def by_the_day(self, wall_s: float) -> Evidence:
+        """The same by a time of day, seconds since 1970: no younger than that time less `at`."""
+        since_s = wall_s - timestamp.parse(self.at).timestamp() if self.at else 0.0
+        return replace(self, age_s=max(self.age_s, round(since_s, 1)))
 
 
 def renewed(known: Evidence | None, elapsed_s: float, found: Evidence) -> Evidence:
@@ -58,7 +69,7 @@ def renewed(known: Evidence | None, elapsed_s: float, found: Evidence) -> Eviden
         return found
     kept = replace(known, ttl_s=found.ttl_s, required=found.required).older(elapsed_s)
     if found.digest and found.digest == known.digest:
-        held = replace(kept, result=found.result, why=found.why)
+        held = replace(kept, result=found.result, why=found.why, at=found.at)
         return held if known.of == found.of else _of_other(kept)
     if found.result == UNMEASURED and known.result != UNMEASURED and known.of == found.of:
         return kept

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from b200kit.node.client.golden.compare import HARMLESS
 from b200kit.node.lib import documents, readings, timestamp
@@ -85,17 +85,22 @@ def _absent(document: object) -> str:
 
 
 def _age(document: object, now: Now) -> tuple[str, float | None]:
-    """When it was taken and how old it is: by the boot's clock where it says both."""
+    """When it was taken and how old it is: by the boot's clock where it says both.
+
+    The time of day may have been another when it was written: of what this boot's clock knows, the
+    moment is by the time of day now.
+    """
     known = document if isinstance(document, Mapping) else {}
     try:
         at = timestamp.parse(known.get("taken_at"))
     except ValueError:
         return "", None
     boot_s = known.get("boot_s")
-    if isinstance(boot_s, int | float) and known.get("boot_id", now.boot_id) == now.boot_id:
-        return str(known["taken_at"]), max(0.0, now.boot_s - boot_s)
     here = datetime.fromtimestamp(now.wall_s, timezone.utc)
-    return str(known["taken_at"]), max(0.0, (here - at).total_seconds())
+    if isinstance(boot_s, int | float) and known.get("boot_id", now.boot_id) == now.boot_id:
+        age_s = max(0.0, now.boot_s - boot_s)
+        return timestamp.text(here - timedelta(seconds=age_s)), age_s
+    return timestamp.text(at), max(0.0, (here - at).total_seconds())
 
 
 def of_look(document: object, serving: Collection[int]) -> Found:

@@ -129,6 +129,22 @@ def test_after_a_boot_old_looks_prove_nothing_and_tests_are_as_old_as_they_are()
     assert (after.evidence[1].result, after.evidence[1].age_s) == (PASS, 60.0)
 
 
+@pytest.mark.parametrize(("off_days", "standing"), [(2, "valid"), (30, "expired")])
+def test_days_that_no_clock_counted_are_counted_once_the_time_is_believed(
+    off_days: float, standing: str
+) -> None:
+    taken = latency(ttl_s=7 * 86_400.0, at="2026-11-25T13:00:00Z")
+    proof, stepped = first(look(), taken), off_days * 86_400.0
+    # Off for days; its clock goes on where it stood, until it hears of the time.
+    for seconds, step in ((60, 0.0), (90, stepped), (400, stepped), (700, stepped)):
+        seen = look(digest=f"{seconds}", of="boot-b")
+        proof = next_of(proof, later(seconds, step, "boot-b"), seen, taken)
+        assert (proof.standing, bool(proof.clock.refused)) == {
+            60: ("valid", False), 700: (standing, False)
+        }.get(seconds, ("expired", True))  # fmt: skip
+    assert proof.evidence[1].age_s == 700 + stepped
+
+
 def test_a_boot_into_the_past_is_refused() -> None:
     after = next_of(first(), later(-500, boot="boot-b"), look(of="boot-b"), latency())
     assert after.clock.refused
@@ -200,6 +216,7 @@ def with_look(**changes: object) -> dict[str, object]:
         with_look(ttl_s=1e12),
         with_look(ttl_s=float("inf")),
         with_look(kind="faith"),
+        with_look(at="lately"),
         {**MADE, "issued_at": "9999-12-31T23:59:59Z"},
         {**MADE, "issued_at": "2026-13-01T00:00:00Z"},
         {**MADE, "boot_s": -1.0},

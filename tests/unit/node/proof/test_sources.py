@@ -108,4 +108,13 @@ def test_age_is_by_the_clock_of_the_boot_where_that_is_known() -> None:
 
 
 def test_what_it_holds_for_is_a_boot_or_a_configuration() -> None:
+def test_when_it_was_taken_is_by_the_time_of_day_now_where_the_boots_clock_tells_it() -> None:
+    assert [found(kind).at[11:] for kind in KINDS] == [
+        *("12:59:50Z", "12:45:00Z", "12:00:00Z", "12:00:00Z", "12:00:00Z")
+    ]
+    # Written before the node heard of the time.
+    gate = found("gate", gate={**GATE, "taken_at": "2026-10-01T00:00:00Z"})
+    assert (gate.at, gate.age_s) == ("2026-11-25T12:45:00Z", 900.0)
+
+
     assert [found(kind).of for kind in KINDS] == ["boot-a", "boot-a", "config-1", "config-1", ""]
