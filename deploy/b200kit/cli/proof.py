@@ -77,12 +77,12 @@ def _verified(
     if node is not None and node != proof.node:
         raise ValueError(f"it is the proof of {proof.node}, not of {node}")
     allowed = signed_proof.pinned(hosts, proof.node, name)
-    if not signed_proof.is_signed(content, signed, proof.node, allowed):
+    if not (key := signed_proof.signer(content, signed, proof.node, allowed)):
         raise ValueError(f"not signed by {proof.node}: its content or its signature is not its own")
     if why := proofs.problem(proof, datetime.now(UTC)):
         raise ValueError(why)
     sha256 = hashlib.sha256(content).hexdigest()
-    if why := proofs.replayed(records, proof.node, proof.sequence, sha256):
+    if why := proofs.replayed(records, proof.node, key, proof.sequence, sha256):
         raise ValueError(why)
     return proof
 

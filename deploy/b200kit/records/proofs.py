@@ -1,7 +1,8 @@
-"""Proofs that were seen: what is wrong with one now, and the highest sequence of each node.
+"""Proofs that were seen: what is wrong with one now, and the highest sequence of each key.
 
-A sequence grows for ever, so that one below the highest seen is an old proof shown again. They are
-stored beside the records, one file a node.
+A sequence grows for as long as the key that signs it lives, so that one below the highest seen of
+that key is an old proof shown again. A node with a new image has a new key, and begins anew. They
+are stored beside the records, one file a node.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ def problem(proof: Proof, now: datetime) -> str:
     return f"expired {past_s:.0f} s ago, at {proof.valid_until}" if past_s >= 0 else ""
 
 
-def replayed(folder: Path, node: str, sequence: int, sha256: str) -> str:
+def replayed(folder: Path, node: str, key: str, sequence: int, sha256: str) -> str:
     """Note that this proof was seen, or say why it is an old or a second one; "" where it is not.
 
-    Raises OSError where that cannot be read or written.
+    *key*: fingerprint of the one that signed it. Raises OSError where that cannot be read or
+    written.
     """
     found: list[str] = []
 
     def line(path: Path) -> str | None:
         # The last is the highest: none below it is ever noted.
-        known = [one for _, one in jsonl.lines(jsonl.read(path)) if one]
+        known = [one for _, one in jsonl.lines(jsonl.read(path)) if one and one.get("key") == key]
         last = known[-1] if known else {}
         highest = int(last.get("sequence", -1))
         if sequence < highest:
@@ -47,7 +49,7 @@ def replayed(folder: Path, node: str, sequence: int, sha256: str) -> str:
         elif sequence == highest and last.get("sha256") != sha256:
             found.append(f"another proof of {node} with sequence {sequence} was seen before")
         elif sequence > highest:
-            return json.dumps({"sequence": sequence, "sha256": sha256}) + "\n"
+            return json.dumps({"key": key, "sequence": sequence, "sha256": sha256}) + "\n"
         return None
 
     jsonl.append(jsonl.path_of(folder / FOLDER, node), line)

@@ -20,6 +20,8 @@ _TYPE = "ssh-ed25519"
 _TIMEOUT_S = 30
 # A host name: no pattern, path or list of allowed signers, and nothing that is not seen.
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
+# Good "b200kit-proof" signature for n01 with ED25519 key SHA256:... (sig_verify of ssh-keygen.c)
+_FINGERPRINT = re.compile(rb" key (SHA256:[A-Za-z0-9+/]{43})\s*$")
 
 
 def signers(node: str, keys: Iterable[str]) -> str:
@@ -47,13 +49,16 @@ def pinned(file: Path, node: str, name: str | None = None) -> str:
         raise ValueError(f"{file}: {error}") from None
 
 
-def is_signed(content: bytes, signature: bytes, node: str, allowed: str) -> bool:
-    """Whether *node* signed *content*. Raises OSError where ssh-keygen cannot be asked."""
+def signer(content: bytes, signature: bytes, node: str, allowed: str) -> str:
+    """Fingerprint of the key with which *node* signed *content*; "" where it did not.
+
+    Raises OSError where ssh-keygen cannot be asked.
+    """
     with tempfile.TemporaryDirectory() as folder:
         signers_file, signature_file = Path(folder, "signers"), Path(folder, "signature")
         signers_file.write_text(allowed, encoding="utf-8")
         signature_file.write_bytes(signature)
-        argv = ["ssh-keygen", "-Y", "verify", "-q", "-f", str(signers_file), "-I", node]
+        argv = ["ssh-keygen", "-Y", "verify", "-f", str(signers_file), "-I", node]
         argv += ["-n", NAMESPACE, "-s", str(signature_file)]
         try:
             done = subprocess.run(
@@ -61,4 +66,5 @@ def is_signed(content: bytes, signature: bytes, node: str, allowed: str) -> bool
             )
         except subprocess.TimeoutExpired as error:
             raise OSError(f"ssh-keygen took more than {_TIMEOUT_S} s") from error
-    return done.returncode == 0
+    found = _FINGERPRINT.search(done.stdout)
+    return found[1].decode() if found and done.returncode == 0 else ""

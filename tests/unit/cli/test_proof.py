@@ -124,6 +124,27 @@ def test_an_old_proof_shown_again_is_refused(
     assert "another proof" in refusal(folder, twin, capsys)
 
 
+def test_a_node_with_a_new_key_is_not_held_to_what_the_old_one_signed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The clock of the image before was a year ahead; with the new one the key is another.
+    assert verify(folder, signed(folder, unstructure(proof_of(sequence=10**15)))) == 0
+    old, hosts = (folder / name for name in ("n01.pub", "known_hosts"))
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "new"], check=True
+    )
+    new = (folder / "new.pub").read_text()
+    hosts.write_text(hosts.read_text().replace(old.read_text(), new))
+    assert verify(folder, signed(folder, unstructure(proof_of(sequence=42)), by="new")) == 0
+    # Of each key the highest is known: neither what the new one signed before, nor the old one.
+    capsys.readouterr()
+    earlier = signed(folder, unstructure(proof_of(sequence=41)), by="new")
+    assert "replayed" in refusal(folder, earlier, capsys)
+    hosts.write_text(hosts.read_text() + f"n01 {old.read_text()}")
+    of_old = signed(folder, unstructure(proof_of(sequence=43)))
+    assert "replayed" in refusal(folder, of_old, capsys)
+
+
 def test_what_is_refused_is_not_noted_as_seen(folder: Path) -> None:
     assert verify(folder, signed(folder, unstructure(proof_of(sequence=99)), by="n02")) == 1
     assert verify(folder, signed(folder, unstructure(proof_of(sequence=41)))) == 0
