@@ -37,25 +37,30 @@ _READINGS = ("index", "temperature_c", "power_usage_mw", "sm_clock_mhz", "ecc_vo
 _AT_THE_GATE = {"inforom_valid": "inforom.valid"}
 """Readings too dear for each look, with their checks: 70 of an H100's 96 ms of NVML calls. They are
 read where a node is let serve, and by `b200 check`."""
+_RUNNING = "serving.running"
+"""Of a unit: a replica, or the gateway."""
 _GPU = re.compile(r"\bGPU \d+\b")
 _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
 
 
-def touched(finding: Finding, state: object, replicas: Sequence[Replica]) -> tuple[int, ...]:
-    """The replicas that the finding names, or a GPU of which it names; all where it names none.
+def touched(
+    finding: Finding, state: object, replicas: Sequence[Replica], takes_out: Collection[str]
+) -> tuple[int, ...]:
+    """The replicas that the finding names, or a GPU of which it names.
 
-    A pair of GPUs matters to the replica that has both. A GPU that is gone has no name: it is the
-    one of the passport that is not listed any more.
+    A pair of GPUs matters to the replica that has both. Where it names none they are all, if its
+    check is one that *takes_out*, or found the gateway before them; else none: it is only reported.
+    A GPU that is gone has no name: it is the one of the passport that is not listed any more.
     """
     if own := [one.index for one in replicas if one.unit == finding.subject]:
         return tuple(own)
     named = named_gpus(state)
     groups = [_named_in(words, named) for words in finding.subjects]
     if not any(groups):
-        words = f"{finding.subject} {finding.part}"
-        groups = [{uuid} for uuid in _named_in(words, named) or lost_gpus(state)]
-    if not groups:
-        return tuple(one.index for one in replicas)
+        words, takes = f"{finding.subject} {finding.part}", watch.is_named(finding, takes_out)
+        groups = [{u} for u in _named_in(words, named) or (lost_gpus(state) if takes else ())]
+        if not groups and (takes or finding.check == _RUNNING):
+            return tuple(one.index for one in replicas)
     return tuple(one.index for one in replicas if any(g and g <= {*one.uuids} for g in groups))
 
 
@@ -103,7 +108,7 @@ def of_bandwidth(verdict: Verdict) -> Status:
 
 
 def of_serving(verdict: Verdict, aside: Collection[str]) -> Fit:
-    """Whether all that still serves is fit: faults that took their replicas out are set aside."""
+    """Whether all that still serves is fit: faults that touch nothing of it are set aside."""
     return Verdict(tuple(f for f in verdict.findings if watch.key(f) not in aside)).fit
 
 
@@ -178,15 +183,18 @@ def look(
     at, in_service, on_trial = timestamp.now(), not is_quarantined(state), is_on_trial(state)
     known = before.faults if before and in_service else ()
     running = tuple(one.index for one in serving.replicas if is_running(state, [one.unit]))
-    faults, verdict = known, None
+    faults, verdict, takes_out = known, None, serving.watchdog.takes_out
     if running and (in_service or on_trial):
         verdict = judge(as_planned(expectation, state), state)
     if in_service and verdict:
-        rules = serving.watchdog.look_rules
         faults = watch.looked(
-            known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
+            known,
+            verdict,
+            lambda f: touched(f, state, serving.replicas, takes_out),
+            serving.watchdog.look_rules,
+            at,
         )
-    aside = watch.set_aside(faults, serving.watchdog.takes_out)
+    aside = watch.set_aside(faults, takes_out)
     found = Look(
         taken_at=at,
         boot_s=round(began, 1),

@@ -41,7 +41,7 @@ def failing(state: State) -> list[Finding]:
 
 def touched(state: State, serving: list[Replica]) -> set[tuple[int, ...]]:
     """The replicas that its faults touch."""
-    return {look.touched(finding, state, serving) for finding in failing(state)}
+    return {look.touched(finding, state, serving, TAKES_OUT) for finding in failing(state)}
 
 
 def test_a_fault_of_a_gpu_touches_the_replica_that_has_it() -> None:
@@ -78,16 +78,19 @@ def test_a_gpu_that_is_gone_is_known_by_the_passport() -> None:
     lost = look.lost_gpus(state)
     assert lost == {gone["uuid"]}
     finding = Finding("7 of 8 GPUs", Status.FAIL, check="identity.nvml-count")
-    assert look.touched(finding, state, serving) == (1,)
+    assert look.touched(finding, state, serving, TAKES_OUT) == (1,)
     # Those behind it moved up by one.
     moved = Finding("hot", Status.FAIL, subject="GPU 3", check="thermal.margin")
-    assert look.touched(moved, state, serving) == (0,)
+    assert look.touched(moved, state, serving, TAKES_OUT) == (0,)
+    # What is only reported is not of the replica that lost a GPU.
+    clock = Finding("wrong", Status.FAIL, check="clock.synchronized")
+    assert look.touched(clock, state, serving, TAKES_OUT) == ()
 
 
 def test_a_fault_of_a_replica_touches_that_one_alone() -> None:
     state = states.healthy()
     lost = Finding("elsewhere", Status.FAIL, subject="vllm@1.service", check="placement.cpus")
-    assert look.touched(lost, state, replicas(state)) == (1,)
+    assert look.touched(lost, state, replicas(state), TAKES_OUT) == (1,)
 
 
 def test_a_gpu_is_known_by_its_address_in_either_form() -> None:
@@ -96,7 +99,7 @@ def test_a_gpu_is_known_by_its_address_in_either_form() -> None:
     address = state["gpus"][7]["pci_address"].lower()
     for form in (address, "0000" + address):
         finding = Finding("path", Status.FAIL, subject=f"the GPU at {form}", check="pcie.path")
-        assert look.touched(finding, state, serving) == (1,)
+        assert look.touched(finding, state, serving, TAKES_OUT) == (1,)
 
 
 @pytest.fixture
@@ -114,7 +117,8 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
 
 def serving(state: State) -> dict[str, Any]:
     """As much of serving.json as must be there."""
-    return serving_document.document("http://g", [r.uuids for r in replicas(state)])
+    uuids, watchdog = [r.uuids for r in replicas(state)], {"takes_out": list(TAKES_OUT)}
+    return serving_document.document("http://g", uuids, watchdog=watchdog)
 
 
 def looks(tmp_path: Path, count: int = 1) -> dict[str, Any]:
@@ -205,7 +209,20 @@ def test_a_full_disk_and_a_stepped_clock_are_found(node: State, tmp_path: Path) 
     node["disks"]["/var"] = {"total_bytes": 10**12, "free_bytes": 10**6}
     # What a step leaves: the kernel forgets that it was synchronized (ntp_clear, time/ntp.c).
     node["host"]["clock_synchronized"] = False
-    assert sorted(found(tmp_path)) == [("clock.synchronized", [0, 1]), ("serving.room", [0, 1])]
+    assert sorted(found(tmp_path)) == [("clock.synchronized", []), ("serving.room", [])]
+
+
+def test_what_is_only_reported_leaves_what_serves_fit(node: State, tmp_path: Path) -> None:
+    serves(tmp_path, serving=None, room={"/var": 1024})
+    node["disks"]["/var"] = {"total_bytes": 10**12, "free_bytes": 10**6}
+    node["host"]["clock_synchronized"] = False
+    found = looks(tmp_path, 2)
+    assert (len(found["set_aside"]), found["fit_serving"], found["fit"]) == (2, "fit", "unfit")
+    # Not so what takes replicas out, while it has not, and a reading that is gone.
+    node["gpus"][5]["links"][4]["state"] = 0
+    assert looks(tmp_path)["fit_serving"] == "unfit"
+    node["gpus"][5]["links"] = {"unmeasured": "NVML hangs"}
+    assert looks(tmp_path)["fit_serving"] == "unmeasured"
 
 
 def test_a_replica_that_lost_its_cpus_is_found(node: State, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def _age(document: object, now: Now) -> tuple[str, float | None]:
 def of_look(document: object, serving: Collection[int]) -> Found:
     """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
 
-    A fault whose replicas are out of the gateway is no fault of the others; until the watchdog has
-    taken them out, the look is unmeasured.
+    A fault whose replicas are out of the gateway is no fault of the others, and one that is only
+    reported of none; until the watchdog has taken replicas out, the look is unmeasured.
     """
     try:
         look = documents.structure(Look, document)

@@ -121,12 +121,16 @@ def looked(
     return tuple(fault for fault in found if fault.confirmed or FAULT in fault.signs)
 
 
+def is_named(finding: Finding, takes_out: Collection[str]) -> bool:
+    """Whether a finding's check is among *takes_out*: checks, or first words of their ids."""
+    return bool({finding.check, finding.check.partition(".")[0]} & {*takes_out})
+
+
 def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]:
-    """Replica to why it may get no requests; *takes_out*: checks, or first words of their ids."""
+    """Replica to why it may get no requests."""
     reasons: dict[int, str] = {}
     for fault in faults:
-        group = fault.finding.check.partition(".")[0]
-        if fault.confirmed and {fault.finding.check, group} & set(takes_out):
+        if fault.confirmed and is_named(fault.finding, takes_out):
             for index in fault.replicas:
                 reasons.setdefault(index, fault.finding.summary)
     return reasons
@@ -140,9 +144,13 @@ def may_serve(look: Look | None, replica: int) -> bool:
 
 
 def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]:
-    """Faults, by `key`, whose replicas are all out for one: they touch nothing that serves."""
+    """Confirmed faults, by `key`, that touch nothing that serves.
+
+    Their replicas are all out for one, or they are of no replica and only reported.
+    """
     gone = set(out(faults, takes_out))
-    return {f.key for f in faults if f.confirmed and f.replicas and gone >= {*f.replicas}}
+    aside = (f for f in faults if f.confirmed and gone >= {*f.replicas})
+    return {f.key for f in aside if f.replicas or not is_named(f.finding, takes_out)}
 
 
 def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[str, Fault]]:

@@ -68,6 +68,7 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": ASIDE, "replicas": (1,)}, "pass"),
         ("look", {"look": ASIDE}, "unmeasured"),
         ("look", {"look": ASIDE, "replicas": ()}, "unmeasured"),
+        ("look", {"look": {**ASIDE, "faults": [{**CONFIRMED, "replicas": []}]}}, "pass"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
         ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "fit_serving": None}}, "unmeasured"),
@@ -107,7 +108,6 @@ def test_age_is_by_the_clock_of_the_boot_where_that_is_known() -> None:
     }  # fmt: skip
 
 
-def test_what_it_holds_for_is_a_boot_or_a_configuration() -> None:
 def test_when_it_was_taken_is_by_the_time_of_day_now_where_the_boots_clock_tells_it() -> None:
     assert [found(kind).at[11:] for kind in KINDS] == [
         *("12:59:50Z", "12:45:00Z", "12:00:00Z", "12:00:00Z", "12:00:00Z")
@@ -117,4 +117,5 @@ def test_when_it_was_taken_is_by_the_time_of_day_now_where_the_boots_clock_tells
     assert (gate.at, gate.age_s) == ("2026-11-25T12:45:00Z", 900.0)
 
 
+def test_what_it_holds_for_is_a_boot_or_a_configuration() -> None:
     assert [found(kind).of for kind in KINDS] == ["boot-a", "boot-a", "config-1", "config-1", ""]
