@@ -42,6 +42,8 @@ ASKED: State = {
         **{"system": {"/": "overlay"}, "devices": {}},
     },
 }
+HELD = {"begins": "2026-01-01T00:00:00Z", "ends": "9999-12-31T23:59:59Z"}
+"""When a certificate holds that lies on a machine."""
 READINESS: State = {
     "virtualization": "none",
     "secure_boot": False,
@@ -202,6 +204,8 @@ class Machine:
         ]
         document["modules"]["nvidia"] = self.loaded
         document |= {key: copied(value) for key, value in ASKED.items() if key in ask}
+        if "certificates" in ask:
+            document["certificates"] = dict.fromkeys(ask["certificates"], HELD)
         document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | copied(self.readings)
         document["notes"]["watchdog"] = self._watched(ask["placement"])

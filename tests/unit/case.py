@@ -28,7 +28,7 @@ EXPECTATION_KEYS = {
         "proof",
         "precision",
     ),
-    *("quarantine", "serving", "room"),
+    *("quarantine", "serving", "room", "certificates"),
     "weights",
 }
 Json = dict[str, Any]

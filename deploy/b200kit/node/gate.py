@@ -55,6 +55,7 @@ def parts(view: Expectation) -> dict[str, Any]:
         "containers": view.known(list, "container_runtimes") or None,
         "logs": view.known(list, "logs", "patterns") or None,
         "weights": named(view.at("weights")),
+        "certificates": view.known(dict, "certificates"),
         **store(view.at("storage")),
     }
     return {key: what for key, what in requested.items() if what is not None}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,12 @@ def gpu_readings(state: object) -> tuple[dict[str, int], ...]:
     return tuple({k: v for k, v in one.items() if v is not None} for one in every)
 
 
+def certificate_ends(state: object, asked: Iterable[str]) -> dict[str, str]:
+    """Each file of certificates to when they end, for the metrics; "" where that was not read."""
+    view = StateView(state)
+    return {path: view.known(str, "certificates", path, "ends") or "" for path in asked}
+
+
 def line(change: str, fault: Fault) -> str:
     """What a look changed, for the journal."""
     which = ", ".join(map(str, fault.replicas)) or "none"
@@ -207,6 +213,7 @@ def look(
         fit_serving=of_serving(verdict, aside) if verdict else None,
         bandwidth=of_bandwidth(verdict) if verdict else None,
         gpus=gpu_readings(state),
+        certificates=certificate_ends(state, requested.get("certificates", ())),
         counters=counters,
         faults=faults,
         remediation=tuple(asked(fault.finding) for fault in faults if fault.confirmed),

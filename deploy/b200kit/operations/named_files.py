@@ -8,8 +8,7 @@ from pathlib import Path
 
 from b200kit import engines
 from b200kit.catalog import load
-from b200kit.inventory import engine_rules, openpgp
-from b200kit.inventory.keys import events, reprovision
+from b200kit.inventory import certificates, engine_rules, openpgp
 from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
@@ -26,10 +25,8 @@ def missing(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
-    named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
-    named += events.files(spec.events)
+    named += certificates.authorities(spec)
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
-    named += reprovision.files(spec)
     yield from hub_model.problems(spec)
     for key, path in named:
         try:

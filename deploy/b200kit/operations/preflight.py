@@ -21,8 +21,8 @@ from pyinfra.context import ctx_state
 
 from b200kit.catalog import load
 from b200kit.converge.stage import nominal_layout
+from b200kit.inventory import certificates, secrets
 from b200kit.inventory import group as groups
-from b200kit.inventory import secrets
 from b200kit.inventory.keys import fleet
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
@@ -154,7 +154,8 @@ def _checked(name: str, spec: NodeSpec) -> tuple[Node, list[Problem]]:
     node = Node(name, spec, found)
     problems += named_files.missing(spec)
     # Keys can be looked at only when every file is there, templates when each is as it should be.
-    return node, problems or list(named_files.wrong(spec)) or list(_broken_templates(node))
+    wrong = problems or [*named_files.wrong(spec), *certificates.problems(spec, found)]
+    return node, wrong or list(_broken_templates(node))
 
 
 def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:

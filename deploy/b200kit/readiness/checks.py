@@ -22,6 +22,7 @@ CHECKS: dict[str, Check] = {
     "ready.room": host.room,
     "ready.ports": host.ports,
     "ready.services": host.services,
+    "ready.certificates": host.certificates,
     # Known before the node is touched, and judged by the same check again at its gate.
     "precision.validated": precision.validated,
 }

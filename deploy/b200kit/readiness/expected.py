@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.inventory import engine_rules
+from b200kit.inventory import certificates, engine_rules
 from b200kit.node.state import drift
 from b200kit.run.node import Node
 from b200kit.serving import engine_install
@@ -35,6 +35,7 @@ def expected(node: Node, serves: bool) -> dict[str, Any]:
         "ports": {} if serves else {**gateway, **replicas},
         "room": [*_engine(node, state), *_model(node, state)],
         "now": node.observed_at,
+        "certificates": certificates.warnings(node.spec, node.secrets),
         "firewall": node.spec.firewall is not None,
     }
 

@@ -1,4 +1,4 @@
-"""Room, ports, and services of the site that may interfere. Pure."""
+"""Room, ports, services of the site that may interfere, certificates. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from b200kit.converge import disk_space
 from b200kit.node.checks.findings import passed, within
+from b200kit.node.lib.certificates import SOON
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, View
@@ -72,3 +73,12 @@ def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
         summary = f"{UPGRADES} is active: the host stage switches automatic upgrades off"
         found.append(note(summary, UPGRADES))
     yield from found or [passed("no firewall and no automatic upgrades are active")]
+
+
+def certificates(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """A certificate of the inventory's that ends soon is noted; one that has is refused earlier."""
+    del state
+    ending = [str(line) for line in expect.get(list, "ready", "certificates")]
+    yield from (note(line, line) for line in ending)
+    if not ending:
+        yield passed(f"no certificate of the inventory's ends within {SOON.days} days")

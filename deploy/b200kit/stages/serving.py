@@ -8,8 +8,10 @@ from typing import Any
 
 from b200kit.catalog import load
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.inventory.keys import events as keys
 from b200kit.inventory.secrets import NAMES
 from b200kit.node.lib import cpulist, documents
+from b200kit.node.lib.certificates import Kind
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway import haproxy
@@ -32,7 +34,7 @@ from b200kit.serving import (
 from b200kit.serving.engine_install import engine_dir, engine_id
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.replica import SECRETS, SERVING, model_dir
-from b200kit.stages import golden, weights
+from b200kit.stages import events, golden, weights
 
 __all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "model_dir"]
 
@@ -100,6 +102,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         files=tuple(files),
         units=(Unit(TARGET, active=False),),
         probe_files=(engine_install.stamp(node),),
+        observe_request=_certificates(node),
         absent_files=(
             *_of_other_form(node),
             *smoke_dataset.absent_files(node),
@@ -110,10 +113,23 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 
 
 def expected(node: Node) -> dict[str, Any]:
-    """What is judged of a node because it serves: that all of it runs, and has room to write."""
+    """What is judged of a node because it serves: all of it runs, and can go on doing so."""
     gateway = {} if node.headless else {"gateway": haproxy.UNIT}
     room = dict.fromkeys(ROOM, LEAST_MIB)
-    return {"serving": {"replicas": replica_units(node), **gateway}, "room": room}
+    serving = {"replicas": replica_units(node), **gateway}
+    return {"serving": serving, "room": room, **_certificates(node)}
+
+
+def _certificates(node: Node) -> dict[str, dict[str, Kind]]:
+    """What is asked of those that lie on the node: the gateway's, the fleet's, the webhook's."""
+    spec, paths = node.spec, haproxy_config.PATHS
+    laid: tuple[tuple[object, str, Kind], ...] = (
+        (spec.gateway.certificate, paths.public, "chain"),
+        (spec.fleet and spec.fleet.ca_file, paths.nodes, "authorities"),
+        ([*keys.files(spec.events)], events.AUTHORITY, "authorities"),
+    )
+    found = {path: kind for is_there, path, kind in laid if is_there and not node.headless}
+    return {"certificates": found} if found else {}
 
 
 def _expectation(node: Node, layout: Sequence[Replica]) -> bytes:

@@ -273,6 +273,15 @@ def test_what_cannot_all_be_read_is_judged_by_nothing(tmp_path: Path) -> None:
     assert look.judged_by([one, none]) is None
 
 
+def test_when_certificates_end_is_kept_for_the_metrics(node: State, tmp_path: Path) -> None:
+    files = {name: f"/etc/haproxy/{name}" for name in ("shown", "believed", "gone")}
+    serves(tmp_path, serving=None, certificates=dict.fromkeys(files.values(), "chain"))
+    held = {"begins": "2026-01-01T00:00:00Z", "ends": "2027-01-01T00:00:00Z"}
+    node["certificates"] = {files["shown"]: held, files["believed"]: {"unmeasured": "OSError"}}
+    ends = {files["shown"]: held["ends"], files["believed"]: "", files["gone"]: ""}
+    assert looks(tmp_path)["certificates"] == ends
+
+
 def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> None:
     node["gpus"][5]["links"][4]["state"] = 0
     looks(tmp_path, 2)

@@ -13,7 +13,7 @@ LEFT_OUT = {
     *("host.settings", "host.storage", "nics.management-port", "packages.held"),
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
     *("precision.validated", "proof.valid", "services.active", "serving.probe", "serving.running"),
-    *("replays.rate", "serving.room", "serving.starting"),
+    *("replays.rate", "serving.certificates", "serving.room", "serving.starting"),
     *("watchdog.looks", "watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
 }
 

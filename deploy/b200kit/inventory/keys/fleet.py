@@ -43,6 +43,12 @@ class Fleet(Keys):
     None: they speak plain HTTP"""
 
 
+def files(fleet: Fleet | None) -> Iterator[tuple[str, str]]:
+    """Each file of the controller by its key in the inventory."""
+    if fleet and fleet.ca_file:
+        yield "fleet.ca_file", fleet.ca_file
+
+
 def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator[Problem]:
     """A port that is another's, no node with a weight, a key in plain text."""
     if key_in_plain and not fleet.ca_file:

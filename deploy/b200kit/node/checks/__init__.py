@@ -57,6 +57,7 @@ ORDER = (
     "serving.probe",
     "serving.running",
     "serving.room",
+    "serving.certificates",
     "serving.placement",
     "serving.watchdog",
     "serving.proof",

@@ -20,6 +20,7 @@ from typing import Any
 
 import b200kit
 from b200kit.node.facts import (
+    certificates,
     containers,
     dpkg,
     driver_module,
@@ -106,6 +107,7 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 def asked_parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """The parts that are read only when they are asked for."""
     readers: dict[str, Callable[[Any], Any]] = {
+        "certificates": certificates.certificates,
         "containers": containers.containers,
         "storage": storage.storage,
         "firewall": lambda _: firewall.firewall(),

@@ -128,6 +128,9 @@ def _readings(known: MetricsInput) -> Iterator[Family]:
     present["serving"] = known.replicas is not None
     if known.has_sink:
         present["events"] = known.events is not None
+    files = known.look.certificates if known.look else {}
+    ends = {path: _moment(at) for path, at in files.items()}
+    present |= {f"certificates {path}": at is not None for path, at in ends.items()}
     for index in known.replicas or {}:
         state = _state(known, index)
         present[f"replica {index}"] = state is not None
@@ -147,6 +150,10 @@ def _readings(known: MetricsInput) -> Iterator[Family]:
     )
     if known.look:
         yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
+    rows = tuple(({"file": path}, at) for path, at in ends.items() if at is not None)
+    yield Family(
+        "b200_certificate_expiry_timestamp_seconds", "When a file's certificates end.", rows
+    )
 
 
 def _look_time(known: MetricsInput) -> float | None:

@@ -64,7 +64,8 @@ class Look:
     boot_s: when it began, seconds since the boot; took_s: for how long it looked. running: replicas
     by index, None where nobody looked. fit: all of the node; fit_serving: what is left once the
     faults in set_aside, by key, took their replicas out. None, as bandwidth: nothing was judged.
-    gpus: readings that change with the load. remediation: what confirmed faults ask for.
+    gpus: readings that change with the load. certificates: file to when it ends, "" if that was
+    not read. remediation: what confirmed faults ask for.
     """
 
     schema: ClassVar[str] = "b200kit/watch/1"
@@ -82,6 +83,7 @@ class Look:
     fit_serving: Fit | None = None
     bandwidth: Status | None = None
     gpus: tuple[dict[str, int], ...] = ()
+    certificates: dict[str, str] = field(default_factory=dict)
     counters: Counters | None = None
     remediation: tuple[dict[str, str], ...] = ()
 

@@ -103,6 +103,16 @@ def test_what_does_not_run_or_was_taken_out_does_not_serve(look: dict[str, Any],
     assert f"b200_serving_gpus {gpus}" in lines(known(watch=looked(**look)))
 
 
+def test_a_file_of_certificates_has_an_end_or_is_an_absent_reading() -> None:
+    said = lines(known(watch=looked(certificates={"/a.crt": AT, "/b.crt": ""})))
+    series = "b200_certificate_expiry_timestamp_seconds"
+    assert [line for line in said if line.startswith(series)] == [
+        f'{series}{{file="/a.crt"}} {NOW:.0f}'
+    ]
+    for name, there in (("/a.crt", 1), ("/b.crt", 0)):
+        assert f'b200_reading_present{{reading="certificates {name}"}} {there}' in said
+
+
 def test_events_that_a_sink_waits_for_and_nobody_can_count_are_an_absent_reading() -> None:
     series = 'b200_reading_present{reading="events"}'
     assert not any(line.startswith(series) for line in lines(known()))
