@@ -145,6 +145,62 @@ def test_node_imports_only_the_standard_library_pynvml_and_itself() -> None:
     assert wrong == []
 
 
+# What reads JSON, YAML, TOML or pickles by itself, and why it may. All else is foreign: it goes
+# through node/lib/documents.py, which bounds it and names its source.
+BARE_READERS = {
+    "b200kit/node/lib/documents.py": "it is that reader",
+    "b200kit/catalog/shipped.py": "the data that come with b200kit",
+    "b200kit/node/state/plausible.py": "the schema that comes with b200kit",
+    "b200kit/records/archive.py": "the schema that comes with b200kit",
+    "b200kit/records/examples.py": "the examples that come with b200kit",
+    "b200kit/run/node.py": "what this process packed itself",
+    "b200kit/operations/mirror_needs.py": "what a child of this very module pickled for it",
+    "b200kit/supply/mirror/wheels.py": "TOML, which Python's own reader refuses when it is broken",
+}
+_READS = {
+    "json": {"load", "loads", "JSONDecoder"},
+    "yaml": {"load", "safe_load", "full_load", "unsafe_load", "load_all", "safe_load_all"},
+    "tomllib": {"load", "loads"},
+    "pickle": {"load", "loads", "Unpickler"},
+}
+
+
+def bare_readers(module: ast.Module) -> Iterator[str]:
+    """Calls and imports of a parser of documents, `answer.json()` of an HTTP client included."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in _READS.get(owner, ()):
+                yield f"{owner}.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and node.module in _READS:
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "json" and not node.args:
+                yield "json()"
+
+
+@in_subtests(
+    ("source", "found"),
+    [
+        ("json.loads(text)", ["json.loads"]),
+        ("map(json.loads, lines)", ["json.loads"]),
+        ("json.JSONDecoder().raw_decode(text)", ["json.JSONDecoder"]),
+        ("from json import loads", ["json.loads"]),
+        ("yaml.safe_load(text)", ["yaml.safe_load"]),
+        ("session.get(url).json()", ["json()"]),
+        ("json.dumps(value)", []),
+        ("documents.load(kind, path)", []),
+    ],
+)
+def test_bare_reader_is_found(source: str, found: list[str]) -> None:
+    assert list(bare_readers(ast.parse(source))) == found
+
+
+def test_foreign_documents_go_through_the_one_strict_reader() -> None:
+    bare = {name for name, path in DEPLOY.items() if any(bare_readers(tree(path)))}
+    assert bare == BARE_READERS.keys()
+
+
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from b200kit.catalog import engines, hardware, settings, shipped
 from b200kit.catalog.types import Catalogue, Model, Preset
-from b200kit.node.lib.documents import LARGE, Malformed, parse
+from b200kit.node.lib.documents import LARGE, Malformed, Object, decode
 from b200kit.sizing import model_config, quantisation
 from b200kit.sizing.dimensions import Dimensions, ModelError
 
@@ -77,14 +77,11 @@ def _dimensions(path: Path) -> Dimensions:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = parse(path.read_bytes(), LARGE)
+        return decode(Object, path.read_bytes(), LARGE, path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except Malformed as error:
-        raise ModelError(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise ModelError(f"{path} is no JSON mapping")
-    return document
+        raise ModelError(str(error)) from None
 
 
 def _models() -> dict[str, Model]:

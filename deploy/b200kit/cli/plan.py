@@ -113,12 +113,12 @@ def command(**given: Any) -> None:
 
 def _state(path: str) -> dict[str, Any]:
     try:
-        state = documents.parse(Path(path).read_bytes(), documents.LARGE)
+        state = documents.decode(documents.Object, Path(path).read_bytes(), documents.LARGE, path)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
     except documents.Malformed as error:
-        raise click.UsageError(f"{path} is no JSON: {error}") from None
-    if not isinstance(state, dict) or state.get("schema") != states.SCHEMA:
+        raise click.UsageError(str(error)) from None
+    if state.get("schema") != states.SCHEMA:
         raise click.UsageError(f"{path} is no {states.SCHEMA}, as observe prints it")
     return plausible(state)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from b200kit.inventory import group
 from b200kit.inventory.spec import NodeSpec
 from b200kit.monitoring.targets import Member
+from b200kit.node.lib import documents
 from b200kit.operations import mirror_needs, preflight
 from b200kit.operations.mirror_needs import NeedsUnknown
 
@@ -39,7 +40,7 @@ def members(path: Path) -> list[Member]:
         done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
         if not answer.is_file():
             raise InventoryRefused(f"{path} could not be read (exit code {done.returncode})")
-        found = json.loads(answer.read_text(encoding="utf-8"))
+        found = documents.decode(documents.Object, answer.read_bytes(), documents.LARGE)
     if problems := found["problems"]:
         raise InventoryRefused("\n".join(problems))
     return [Member(**{**one, "groups": tuple(one["groups"])}) for one in found["members"]]

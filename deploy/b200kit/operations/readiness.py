@@ -134,9 +134,7 @@ def _tried(node: Node) -> dict[str, Any]:
         "limit_s": limit - 10,
     }
     try:
-        found = documents.parse(
-            node.connected().program("apt-trial", json.dumps(request), limit), documents.LARGE
-        )
+        said = node.connected().program("apt-trial", json.dumps(request), limit)
+        return documents.decode(documents.Object, said, documents.LARGE, "apt-trial")
     except (RemoteError, ValueError) as error:
         return {"unmeasured": f"apt could not be asked: {error}"}
-    return found if isinstance(found, dict) else {"unmeasured": "apt-trial gave no document"}

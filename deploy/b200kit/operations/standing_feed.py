@@ -6,7 +6,6 @@ falls silent is not read any more: its last answer says nothing about now.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from b200kit.operations.standings import ANSWER_S, CONNECT_S
 from b200kit.report.content.now.node import NodeAnswer
+from b200kit.run import jsonl
 
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""
@@ -92,9 +92,11 @@ class Feed:
 
     def _follow(self, answers: IO[bytes]) -> None:
         for line in answers:
-            with self._changed:
-                self._take(json.loads(line), time.time())
-                self._changed.notify_all()
+            # Its last line may be cut off where that process was killed.
+            if answer := jsonl.parsed(line):
+                with self._changed:
+                    self._take(answer, time.time())
+                    self._changed.notify_all()
         with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -92,8 +92,7 @@ async def _answer(endpoint: Endpoint, request: ChatRequest) -> Answer:
     answer = await chat(endpoint, request, _DEADLINES)
     if error := answer.record().error:
         raise ValueError(error)
-    choice = parse(answer.raw.body(), LARGE)["choices"][0]
-    return golden_answer.read((choice.get("logprobs") or {}).get("content"))
+    return golden_answer.read(answer.logprobs())
 
 
 async def facts(server: ModelEndpoint) -> dict[str, str]:

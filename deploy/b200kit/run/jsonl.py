@@ -139,7 +139,6 @@ def lines(content: bytes) -> Iterator[tuple[int, dict[str, Any] | None]]:
 def parsed(raw: bytes) -> dict[str, Any] | None:
     """The object of a line; None for one that is no JSON object, cut by a kill."""
     try:
-        value = documents.parse(raw, documents.LARGE)
+        return documents.decode(documents.Object, raw, documents.LARGE)
     except documents.Malformed:
         return None
-    return value if isinstance(value, dict) else None

@@ -97,7 +97,7 @@ def _measure(node: Node, mark: str) -> str:
     )
     try:
         # A result that fails is a result: the exit status only repeats its verdict.
-        result = documents.parse(done.stdout, documents.LARGE)
+        result = documents.decode(documents.Object, done.stdout, documents.LARGE)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.record.smoke = {**result, "fingerprint": mark}

@@ -20,6 +20,7 @@ from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.weights.manifest import STAMP, size_text
 from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.remote import RemoteError
 from b200kit.run.render import render
 from b200kit.serving.replica import SECRETS, model_dir, unit_name
 from b200kit.stages.support import weights_plan
@@ -151,7 +152,11 @@ def _server_absent(node: Node, target: DesiredState) -> list[Change]:
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
     """What the node program says of the model; `progress` is {} where nothing was reported yet."""
     words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
-    observed: dict[str, Any] = documents.parse(node.connected().program(words.rstrip()))
+    said = node.connected().program(words.rstrip())
+    try:
+        observed = documents.decode(documents.Object, said, source="what `weights` prints")
+    except documents.Malformed as error:
+        raise RemoteError(str(error)) from None
     return {**observed, "progress": observed.get("progress") or {}}
 
 

@@ -89,10 +89,10 @@ class Rotation:
         asked = f"correctness-check --config {serving.SERVING} --replica {replica}"
         done = self.node.connected().attempt_program(asked, timeout=_CHECK_S)
         try:
-            found = documents.parse(done.stdout, documents.LARGE)
-        except ValueError:
+            found = documents.decode(documents.Object, done.stdout, documents.LARGE)
+            return "" if found["ok"] is True else str(found["problems"][0])
+        except (ValueError, LookupError, TypeError):
             raise RemoteError(f"replica {replica} was not asked: {cause(done.lines)}") from None
-        return "" if found["ok"] else str(found["problems"][0])
 
     def _observed(self) -> Node:
         if self.node.state is None:

@@ -242,12 +242,9 @@ def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
     """What a command of the node program prints, whatever its exit status. Raises RemoteError."""
     done = node.connected().attempt_program(arguments, timeout=limit)
     try:
-        found = documents.parse(done.stdout, documents.LARGE)
+        return documents.decode(documents.Object, done.stdout, documents.LARGE)
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
-    if not isinstance(found, dict):
-        raise RemoteError("the measurement is not a document")
-    return found
 
 
 def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:

@@ -9,12 +9,13 @@ NVIDIA/nvbandwidth (layout of v0.8, json_output.cpp) prints one JSON document; N
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from b200kit.node.lib import documents
 
 SCHEMA = "b200kit/bandwidth/1"
 PATH = "/var/lib/b200kit/bandwidth.json"
@@ -119,9 +120,10 @@ def read_nvbandwidth(output: str, test: str) -> list[Result]:
 
 
 def _nvbandwidth_body(output: str) -> dict[str, Any]:
-    """What is below "nvbandwidth" in the JSON that begins at the first brace."""
+    """What is below "nvbandwidth" in the JSON from the first to the last brace."""
     try:
-        document = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]
+        whole = output[output.index("{") : output.rindex("}") + 1]
+        document = documents.decode(documents.Object, whole, documents.LARGE)
     except ValueError:
         lines = output.strip().splitlines()
         raise Unusable(f"it printed no JSON: {_line(lines[-1]) if lines else 'nothing'}") from None

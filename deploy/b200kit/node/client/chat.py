@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from b200kit.node.client.formulas import Chunk, RequestRecord
 from b200kit.node.client.http import Deadlines, Exchange, exchange
-from b200kit.node.client.message import HttpError
+from b200kit.node.client.message import MAX_BODY, HttpError
+from b200kit.node.lib.documents import Object, decode, parse
 
 # How an answer ends that nobody gave up, by the OpenAI API. vLLM also says abort, error and
 # repetition, with HTTP 200 and [DONE] (FINISH_REASON_STRINGS of vllm/v1/engine, 0.32.0).
@@ -127,6 +128,11 @@ class Answer:
             self._record = reading.finish(self)
         return self._record
 
+    def logprobs(self) -> object:
+        """`choices[0].logprobs.content` of a complete answer that was not streamed."""
+        found = self.raw.document()["choices"][0].get("logprobs")
+        return found.get("content") if isinstance(found, dict) else None
+
 
 async def chat(
     endpoint: Endpoint,
@@ -147,7 +153,7 @@ def server_message(status: int, body: bytes) -> str:
     """The status and the server's message, from an error answer of any of vLLM's shapes."""
     text = body.decode("utf-8", "replace").strip()
     with contextlib.suppress(ValueError):
-        text = _error_text(json.loads(text)) or text
+        text = _error_text(parse(text, MAX_BODY)) or text
     return f"HTTP {status}: {' '.join(text.split())[:200]}" if text else f"HTTP {status}"
 
 
@@ -188,7 +194,7 @@ class _Reading:
                 self._event(at, event)
             self._check(raw, request)
         else:
-            self._document(raw.ended or raw.sent, json.loads(raw.body()))
+            self._document(raw.ended or raw.sent, raw.document())
             self.done = True
             self._check(raw, request)
 
@@ -196,13 +202,7 @@ class _Reading:
         if event == "[DONE]":
             self.done = True
             return
-        try:
-            document = json.loads(event)
-        except ValueError as error:
-            raise ValueError(f"an event that is not JSON: {event[:80]!r}") from error
-        if not isinstance(document, dict):
-            raise ValueError(f"an event that is not an object: {event[:80]}")
-        self._document(at, document)
+        self._document(at, decode(Object, event, MAX_BODY, f"the event {event[:80]!r}"))
 
     def _document(self, at: float, document: dict[str, object]) -> None:
         """One chunk, or the whole of an answer that is not streamed."""

@@ -92,7 +92,7 @@ async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
     try:
         if answer.status != 200:
             return [f"/v1/models: {server_message(answer.status, answer.body())}"]
-        names = [entry["id"] for entry in json.loads(answer.body())["data"]]
+        names = [entry["id"] for entry in answer.document()["data"]]
     except (HttpError, ValueError, KeyError, TypeError) as error:
         return [f"/v1/models: {answer.fault or error or type(error).__name__}"]
     return [] if model in names else [f"/v1/models names {names}, not {model!r}"]
@@ -102,7 +102,7 @@ async def version(endpoint: Endpoint) -> str | None:
     """What /version says (vLLM), None when the server or a gateway in front does not answer."""
     answer = await endpoint.get("/version", Deadlines(connect=2, idle=5, total=10))
     try:
-        return str(json.loads(answer.body())["version"]) if answer.status == 200 else None
+        return str(answer.document()["version"]) if answer.status == 200 else None
     except (HttpError, ValueError, KeyError, TypeError):
         return None
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from b200kit.node.client.connect import connect
 from b200kit.node.client.message import MAX_BODY, Body, Ending, HttpError, parse_head, too_large
 from b200kit.node.client.sse import SseSplitter
+from b200kit.node.lib.documents import Object, decode
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,10 @@ class Exchange:
         if not complete:
             raise HttpError(self.fault or "the answer was cut off")
         return b"".join(data for _, data in pieces)
+
+    def document(self) -> Object:
+        """The JSON object that is its body. Raises HttpError, and ValueError for another one."""
+        return decode(Object, self.body(), MAX_BODY, "the answer")
 
     def events(self) -> list[tuple[float, str]]:
         """The server-sent events' data, each with the arrival of the piece that completed it."""

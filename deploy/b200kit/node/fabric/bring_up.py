@@ -9,7 +9,6 @@ script, and the fabric manager only in its state, when modules and driver are th
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Collection
@@ -21,7 +20,7 @@ from b200kit.node.fabric.sequence import Position
 from b200kit.node.fabric.states import MANAGER, PERSISTENCE, Act
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import guarded, parts
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.lib.readings import command
 from b200kit.node.lib.stdout import claim_stdout, emit
@@ -156,8 +155,8 @@ def main(args: list[str]) -> int:
     parser.add_argument("--deadline", type=float, default=180.0, help="seconds for all of it, 180")
     options = parser.parse_args(args)
     out = claim_stdout()
+    request = documents.request()
     try:
-        request = json.load(sys.stdin)
         walk = BringUp(request["expectation"], [tuple(act) for act in request.get("done", [])])
     except (ValueError, TypeError, KeyError) as error:
         print(f"bring-up: the request cannot be used: {error}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.cdi_support import KIND
-from b200kit.node.lib import yaml_subset
+from b200kit.node.lib import documents, yaml_subset
 from b200kit.node.lib.readings import attempt
 
 DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
@@ -39,10 +38,11 @@ def summary(path: Path) -> dict[str, Any] | None:
 
     Raises OSError or ValueError when it cannot be read.
     """
-    text = path.read_text(encoding="utf-8")
-    document = json.loads(text) if path.suffix == ".json" else yaml_subset.load(text)
-    if not isinstance(document, dict):
-        raise ValueError("it is no mapping")
+    with path.open(encoding="utf-8") as file:
+        text = file.read(documents.LARGE + 1)
+    is_json = path.suffix == ".json"
+    value = documents.parse(text, documents.LARGE) if is_json else yaml_subset.load(text)
+    document = documents.structure(documents.Object, value)
     if document.get("kind") != KIND:
         return None
     devices = document.get("devices", [])

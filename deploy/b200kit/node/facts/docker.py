@@ -7,13 +7,14 @@ that does not run would start it.
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import shutil
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import LARGE, Object
 from b200kit.node.lib.readings import absent, attempt, command, is_unmeasured
 
 SOCKET = "/run/docker.sock"
@@ -22,6 +23,7 @@ CONFIG = Path("/etc/docker/daemon.json")
 PROC = Path("/proc")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TIMEOUT_S = 5.0
+T = TypeVar("T")
 
 
 class _Local(http.client.HTTPConnection):
@@ -38,7 +40,7 @@ def docker() -> dict[str, Any] | None:
     program = shutil.which("dockerd", path=PATH)
     if program is None:
         return None
-    info = attempt(lambda: get("/info")) if runs() else None
+    info = attempt(lambda: get("/info", Object)) if runs() else None
     return {
         "version": attempt(lambda: version(program, info)),
         "daemon": daemon(info),
@@ -53,13 +55,13 @@ def runs() -> bool:
     return bool(pid) and absent(PROC / str(pid) / "comm") == "dockerd"
 
 
-def get(path: str) -> Any:
+def get(path: str, kind: type[T]) -> T | None:
     """The daemon's answer, None where there is no such thing; raises OSError or ValueError."""
     connection = _Local("docker", timeout=TIMEOUT_S)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
-        content = answer.read()
+        content = answer.read(LARGE + 1)
     except http.client.HTTPException as error:
         raise OSError(f"docker's socket: {type(error).__name__}") from None
     finally:
@@ -68,7 +70,7 @@ def get(path: str) -> Any:
         return None
     if answer.status != http.HTTPStatus.OK:
         raise OSError(f"docker answers {answer.status} to {path}")
-    return json.loads(content)
+    return documents.decode(kind, content, LARGE, f"docker's {path}")
 
 
 def version(program: str, info: Any) -> str:
@@ -99,14 +101,8 @@ def daemon(info: Any) -> Any:
 
 
 def config() -> dict[str, Any]:
-    """What daemon.json says of CDI; raises ValueError when docker could not read it either."""
-    text = absent(CONFIG)
-    try:
-        document = json.loads(text) if text else {}
-    except ValueError as error:
-        raise ValueError(f"{CONFIG}: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{CONFIG}: it is no JSON object")
+    """What daemon.json says of CDI; raises ValueError for what is no JSON object."""
+    document = documents.decode(Object, absent(CONFIG) or "{}", source=CONFIG)
     features = document.get("features")
     return {
         "cdi": features.get("cdi") if isinstance(features, dict) else None,
@@ -116,7 +112,8 @@ def config() -> dict[str, Any]:
 
 def containers() -> dict[str, str]:
     """Running container to how it got its GPUs, as in `way`."""
-    found = (get(f"/containers/{entry['Id']}/json") for entry in get("/containers/json"))
+    listed = get("/containers/json", list[Object]) or []
+    found = (get(f"/containers/{entry['Id']}/json", Object) for entry in listed)
     # One that is gone since it was listed is no longer running.
     return {str(one["Name"]).lstrip("/"): way(one["HostConfig"]) for one in found if one}
 

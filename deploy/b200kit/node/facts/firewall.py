@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts import nft_rules as rules
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import LARGE, Object
 from b200kit.node.lib.readings import COMMAND_TIMEOUT_S, attempt, command, text
 
 PROC = Path("/proc")
@@ -38,7 +39,7 @@ def table() -> list[str] | None:
         check=False,
     )
     if done.returncode == 0:
-        return rules.listed(json.loads(done.stdout))
+        return rules.listed(documents.decode(Object, done.stdout, LARGE, "what nft lists"))
     output = done.stderr.strip().splitlines() or ["it said nothing"]
     if "No such file or directory" in output[0]:
         return None

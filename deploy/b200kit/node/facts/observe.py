@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable
@@ -38,7 +37,7 @@ from b200kit.node.facts import (
     xid,
 )
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.lib import lock, managed_files, program, timestamp
+from b200kit.node.lib import documents, lock, managed_files, program, timestamp
 from b200kit.node.lib.readings import attempt, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import engine_probe
@@ -135,11 +134,8 @@ def tool() -> dict[str, Any]:
 
 
 def parse_ask(encoded: str) -> dict[str, Any]:
-    """The request, base64 of JSON; ValueError when it is no object."""
-    ask = json.loads(base64.b64decode(encoded, validate=True))
-    if not isinstance(ask, dict):
-        raise ValueError("the request is no JSON object")
-    return ask
+    """The request, base64 of JSON; ValueError when it is no JSON object."""
+    return documents.decode(documents.Object, base64.b64decode(encoded, validate=True))
 
 
 def main(args: list[str]) -> int:

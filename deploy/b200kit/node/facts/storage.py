@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import Object
 from b200kit.node.lib.readings import attempt, command, text
 
 BLOCK = Path("/sys/class/block")
@@ -201,8 +202,11 @@ def claimed(device: str) -> bool:
 def signatures(device: str) -> list[dict[str, Any]]:
     """Everything libblkid knows that lies on a device; [] when it knows of nothing."""
     output = command(["wipefs", "--no-act", "--json", device])
-    found = json.loads(output)["signatures"] if output.strip() else []
-    return [{key: entry.get(key) or None for key in ("type", "uuid", "label")} for entry in found]
+    if not output.strip():
+        return []
+    found = documents.decode(dict[str, list[Object]], output, source=f"wipefs of {device}")
+    keys = ("type", "uuid", "label")
+    return [{key: entry.get(key) or None for key in keys} for entry in found["signatures"]]
 
 
 def blank(device: str) -> bool:

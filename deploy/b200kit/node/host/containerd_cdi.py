@@ -20,7 +20,7 @@ from pathlib import Path
 
 from b200kit.node.facts import containers
 from b200kit.node.facts.docker import PATH
-from b200kit.node.lib import user_file
+from b200kit.node.lib import documents, user_file
 from b200kit.node.lib.user_file import FileRefused
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
@@ -32,7 +32,7 @@ _OURS = re.compile(r"^\s*(enable_cdi|cdi_spec_dirs|imports)\s*=")
 def main(args: list[str]) -> int:
     """Switch CDI on, print what changed."""
     del args
-    document = json.load(sys.stdin)
+    document = documents.request()
     try:
         changed = switch_on(containers.CONTAINERD_CONFIG, document.get("markers", []))
     except FileRefused as refused:

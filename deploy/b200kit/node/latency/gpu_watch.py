@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
@@ -11,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from b200kit.node.lib import program
+from b200kit.node.lib import documents, program
 from b200kit.node.lib.readings import unmeasured
 
 READY_S = 10.0
@@ -69,7 +68,7 @@ class GpuWatch:
         if line == b'"ready"':  # it came only after the load had begun
             line = self._line(deadline)
         try:
-            return json.loads(line)
+            return documents.parse(line, documents.LARGE)
         except ValueError:
             return unmeasured("the GPUs' reader gave no answer")
 

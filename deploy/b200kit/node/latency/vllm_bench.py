@@ -23,6 +23,7 @@ from b200kit.node.client import client_health, correctness
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.latency import vllm_bench_command
 from b200kit.node.latency.vllm_bench_command import Ask
+from b200kit.node.lib import documents
 from b200kit.node.lib.readings import unmeasured
 
 _SOURCE = "lib/python*/site-packages/vllm/benchmarks/serve.py"
@@ -57,7 +58,8 @@ def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
         command = [str(options.engine / "bin" / "vllm"), "bench", "serve", *words]
         output = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
         try:
-            return vllm_bench_command.retained(json.loads(result.read_text()), command)
+            said = documents.structure(documents.Object, documents.read(result, documents.LARGE))
+            return vllm_bench_command.retained(said, command)
         except (OSError, ValueError):
             raise NoBench(f"`vllm bench serve` left no result: {output}") from None
 

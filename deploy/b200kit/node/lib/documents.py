@@ -14,9 +14,14 @@ A default is for the program too: a key that a document must say all the same ha
 class variables: `derived` names properties that are written for others, which are computed again
 when they are read, and a document that says otherwise is refused; `most_bytes` bounds its file.
 
-Bytes are refused that are too many, too deep, name a key twice or hold NaN or Infinity; a document
-is refused if its schema is another one, a key without default is missing, a key is unknown, or a
-value is of another type or out of range. `Malformed` says where, on one line.
+Bytes are refused that are too many, too deep, name a key twice or hold a number that is none or
+that no double holds (RFC 8259, 6); a document is refused if its schema is another one, a key
+without default is missing, a key is unknown, or a value is of another type or out of range.
+`Malformed` says where, on one line.
+
+What another program prints, whose keys are its own matter, is an `Object`:
+
+    documents.decode(Object, done.stdout, LARGE, "what nft lists")
 """
 
 from __future__ import annotations
@@ -25,8 +30,10 @@ import json
 import os
 import re
 import stat
+import sys
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -36,6 +43,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from b200kit.node.lib.readings import short
 
 T = TypeVar("T")
+Object = dict[str, Any]
 Structure = Callable[[Any, str], Any]
 """A value of JSON and its path, to the value of a type; raises Malformed."""
 MOST_BYTES = 64 << 10
@@ -86,14 +94,15 @@ def parse(raw: bytes | str, most: int = MOST_BYTES) -> Any:
         raise Malformed(f"larger than {most} bytes")
     try:
         text = raw if isinstance(raw, str) else raw.decode()
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise Malformed("nested too deeply") from None
     except Malformed:
         raise
     except ValueError as error:
         raise Malformed(f"not JSON: {error}") from None
-    if _is_deeper(value, MOST_DEPTH):
+    # A chunk of a stream of tokens has fewer brackets.
+    if text.count("[") + text.count("{") > MOST_DEPTH and _is_deeper(value, MOST_DEPTH):
         raise Malformed("nested too deeply")
     return value
 
@@ -111,23 +120,71 @@ def _no_constant(word: str) -> None:
     raise Malformed(f"{word} is no number of JSON")
 
 
+def _number(word: str) -> float:
+    number = float(word)
+    return number if number not in _ENDLESS else _too_large(word)
+
+
+def _whole_number(word: str) -> int:
+    return int(word) if len(word) <= _MOST_DIGITS else _too_large(word)
+
+
+def _too_large(word: str) -> Any:
+    raise Malformed(f"{short(word)} is too large a number")
+
+
+_ENDLESS = (float("inf"), float("-inf"))
+_MOST_DIGITS = 300
+"""Of a whole number; a double holds 308."""
+# Made once: json.loads makes one for each text that is read in another than the default way.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_once,
+    parse_constant=_no_constant,
+    parse_float=_number,
+    parse_int=_whole_number,
+)
+
+
 def _is_deeper(value: Any, most: int) -> bool:
     below = [value]
     for _ in range(most):
         below = [
             inner
             for outer in below
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
         ]
-        if not below:
-            return False
-    return True
+    return bool(below)
 
 
-def decode(kind: type[T], raw: bytes | str) -> T:
-    """The document of foreign JSON. Raises Malformed with the key."""
-    return structure(kind, parse(raw, _most(kind)))
+def decode(kind: type[T], raw: bytes | str, most: int = 0, source: object = "") -> T:
+    """The document of foreign JSON, of its kind's size if none is named.
+
+    Raises Malformed with the source, where one is named, and the key.
+    """
+    with _said_of(source):
+        return structure(kind, parse(raw, most or _most(kind)))
+
+
+def request() -> Object:
+    """What this command is to do, on stdin; one that is no JSON object ends it, with 2 and a line.
+
+    As argparse does: a request that cannot be read is a wrong way of calling it.
+    """
+    try:
+        return decode(Object, sys.stdin.read(LARGE + 1), LARGE, "the request on stdin")
+    except ValueError as error:
+        print(f"b200kit: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+@contextmanager
+def _said_of(source: object) -> Iterator[None]:
+    """Where a document is from goes before what is wrong with it."""
+    try:
+        yield
+    except Malformed as error:
+        raise Malformed(f"{source}: {error}" if source else str(error)) from None
 
 
 def _most(kind: object) -> int:
@@ -141,7 +198,7 @@ def read(path: Path, most: int = MOST_BYTES) -> Any:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        with _said_of(path), os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Malformed("no plain file")
             return parse(file.read(most + 1), most)
@@ -149,17 +206,13 @@ def read(path: Path, most: int = MOST_BYTES) -> Any:
         raise
     except OSError as error:
         raise Malformed(f"{path}: {error.strerror}") from error
-    except Malformed as error:
-        raise Malformed(f"{path}: {error}") from None
 
 
 def load(kind: type[T], path: Path) -> T:
     """The document of a file. Raises FileNotFoundError, and Malformed with file and key."""
     value = read(path, _most(kind))
-    try:
+    with _said_of(path):
         return structure(kind, value)
-    except Malformed as error:
-        raise Malformed(f"{path}: {error}") from None
 
 
 def structure(kind: type[T], value: object) -> T:
@@ -259,8 +312,6 @@ def _plain(kind: type) -> Structure:
     return one
 
 
-_ENDLESS = (float("inf"), float("-inf"))
-"""What 1e999 becomes: no number of JSON."""
 _WORDS = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     dict: "an object", list: "a list", type(None): "null",

@@ -12,18 +12,16 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.lib import documents, user_file
+from b200kit.node.lib.documents import Object
 from b200kit.node.lib.user_file import FileRefused
-
-Object = dict[str, Any]
 
 
 def main(args: list[str]) -> int:
     """Read the document, merge, print what changed."""
     del args
-    document = json.load(sys.stdin)
+    document = documents.request()
     try:
         changed = merge_file(document)
     except FileRefused as refused:
@@ -55,12 +53,9 @@ def parse(path: Path, text: str) -> Object:
     if not text.strip():
         return {}
     try:
-        content = documents.parse(text, documents.LARGE)
+        return documents.decode(Object, text, documents.LARGE, path)
     except documents.Malformed as error:
-        raise FileRefused(f"{path}: it is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise FileRefused(f"{path}: it is {type(content).__name__}, no JSON object")
-    return content
+        raise FileRefused(str(error)) from None
 
 
 def merge(content: Object, desired: Object, path: Path, above: str = "") -> list[str]:
@@ -79,7 +74,7 @@ def merge(content: Object, desired: Object, path: Path, above: str = "") -> list
     return changed
 
 
-def extend(content: Object, desired: dict[str, list[Any]], path: Path) -> list[str]:
+def extend(content: Object, desired: Object, path: Path) -> list[str]:
     """Add what is missing to lists that are there; the keys that changed."""
     changed = []
     for key, entries in desired.items():

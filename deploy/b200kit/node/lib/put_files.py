@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import compiled, durable_files
+from b200kit.node.lib import compiled, documents, durable_files
 
 
 def main(args: list[str]) -> int:
     """Read the document, write everything, print the number of files written."""
     del args
-    document = json.load(sys.stdin)
+    document = documents.request()
     try:
         for path in document.get("markers", []):
             durable_files.replace(Path(path), b"", 0o644, "root:root")

@@ -37,11 +37,15 @@ def short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
+# The last two, as a missing key, are of an answer that has another form.
+_NOT_READ = (OSError, ValueError, LookupError, subprocess.SubprocessError, TypeError, AttributeError)
+
+
 def attempt(read: Callable[[], Any]) -> Any:
     """What `read` returns, or an unmeasured reading that carries its error."""
     try:
         return read()
-    except (OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as error:
+    except _NOT_READ as error:
         return unmeasured(f"{type(error).__name__}: {error}")
 
 

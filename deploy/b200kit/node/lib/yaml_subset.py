@@ -7,9 +7,10 @@ ValueError: what is not understood is not guessed.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
+
+from b200kit.node.lib import documents
 
 Line = tuple[int, str]
 _KEY = re.compile(
@@ -30,7 +31,10 @@ def load(text: str) -> Any:
         raise ValueError("it has tabs")
     if not lines:
         return {}
-    value, rest = _block(lines)
+    try:
+        value, rest = _block(lines)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if rest:
         raise ValueError(f"{rest[0][1]!r} is indented unlike what is above it")
     return value
@@ -96,7 +100,7 @@ def _scalar(text: str) -> Any:
     if text in ("[]", "{}"):
         return [] if text == "[]" else {}
     if text.startswith('"'):
-        return json.loads(text)
+        return documents.decode(str, text)
     if text.startswith("'"):
         if not re.fullmatch(r"'(?:[^']|'')*'", text):
             raise ValueError(f"{text!r} is not a quoted text")

@@ -13,12 +13,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.apt_output import with_reasons
 from b200kit.node.packages import candidates
 
@@ -168,5 +168,5 @@ def _without_comments(source: Path) -> str:
 def main(args: list[str]) -> int:
     """Print what apt says as JSON; 0 whatever it is, 2 for a request that is none."""
     del args
-    print(json.dumps(trial(json.load(sys.stdin))))
+    print(json.dumps(trial(documents.request())))
     return 0

@@ -36,10 +36,11 @@ class DaemonsAction:
         """By that note; None when it has to be done (again)."""
         words = f"gpu-daemons show --act {shlex.quote(intent.id)}"
         try:
-            note = documents.parse(node.connected().program(words, timeout=60))
-        except (RemoteError, ValueError) as error:
+            said = node.connected().program(words, timeout=60)
+            note = documents.decode(documents.Object, said)
+            return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None
+        except (RemoteError, ValueError, KeyError) as error:
             raise ActionFailed(f"whether it was done is unknown: {error}") from None
-        return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None
 
     def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Do it and wait for the fabric, once for an action's id, over a lost connection too.

@@ -17,7 +17,7 @@ import tempfile
 from typing import IO, Any
 
 from b200kit.inventory.keys.reprovision import Reimage
-from b200kit.node.lib.documents import parse
+from b200kit.node.lib.documents import decode
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress
@@ -97,11 +97,9 @@ class System:
         lines = self._answer.read().decode(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "{}")
         try:
-            keys = parse(last)["host_keys"] if last != "{}" else []
-            if not isinstance(keys, list):
-                raise TypeError
-            return known_hosts.keys_in("\n".join(str(key) for key in keys))
-        except (ValueError, KeyError, TypeError):
+            keys = decode(dict[str, list[str]], last)["host_keys"] if last != "{}" else []
+            return known_hosts.keys_in("\n".join(keys))
+        except (ValueError, KeyError):
             raise ActionFailed(
                 f'the last line that {self._name()} printed is not {{"host_keys": [...]}}'
             ) from None

@@ -19,6 +19,7 @@ import requests
 from requests import exceptions
 
 from b200kit.inventory.keys.reprovision import Reimage
+from b200kit.node.lib.documents import LARGE, Malformed, Object, decode
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.reimage import Progress, Unreached
@@ -87,7 +88,9 @@ class System:
         parts = {name: (None, value) for name, value in fields.items()}
         self._call("POST", self._machine(), params={"op": f"{operation}"}, files=parts)
 
-    def _call(self, method: str, path: str, absent: Any = None, **arguments: Any) -> Any:
+    def _call(
+        self, method: str, path: str, absent: Object | None = None, **arguments: Any
+    ) -> Object:
         url = f"{(self._requested.url or '').rstrip('/')}/api/2.0/{path}"
         try:
             answer = self._session.request(
@@ -107,8 +110,8 @@ class System:
         if not answer.ok:
             raise ActionRefused(self._refused(answer))
         try:
-            return answer.json()
-        except ValueError:
+            return decode(Object, answer.content, LARGE)
+        except Malformed:
             raise ActionRefused(f"what {self._requested.url} answers is not MAAS' API") from None
 
     def _authorization(self) -> str:

@@ -34,11 +34,12 @@ class HAProxy:
     def drained(self, node: Node) -> int | None:
         """Open streams at the node's gateway, by HAProxy's own numbers."""
         try:
-            counted = documents.parse(node.connected().program("drain count", timeout=_WITHIN_S))
+            said = node.connected().program("drain count", timeout=_WITHIN_S)
+            counted = documents.decode(documents.Object, said)
         except (RemoteError, ValueError):
             return None
         found = counted.get("open")
-        return found if isinstance(found, int) else None
+        return found if type(found) is int else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Its own gateway first, so that whoever sends it requests finds it open.

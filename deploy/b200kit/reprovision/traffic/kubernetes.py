@@ -83,13 +83,11 @@ class Kubernetes:
 
 
 def _get(*words: str) -> Mapping[str, Any]:
+    said, source = run(["kubectl", "get", *words, "-ojson"]), f"kubectl get {words[0]}"
     try:
-        found = documents.parse(run(["kubectl", "get", *words, "-ojson"]), documents.LARGE)
+        return documents.decode(documents.Object, said, documents.LARGE, source)
     except documents.Malformed as error:
-        raise ActionFailed(f"kubectl get {words[0]}: {error}") from None
-    if not isinstance(found, dict):
-        raise ActionFailed(f"kubectl get {words[0]}: no document")
-    return found
+        raise ActionFailed(str(error)) from None
 
 
 def _node(node: Node) -> Mapping[str, Any]:

@@ -109,7 +109,13 @@ def _is_there(folder: Path, entry: ManifestFile) -> bool:
 
 def media_type(manifest: Path) -> str:
     """What a manifest says it is; without it a client takes a manifest for another kind."""
-    said = documents.parse(manifest.read_bytes(), documents.LARGE).get("mediaType")
+    try:
+        document = documents.decode(
+            documents.Object, manifest.read_bytes(), documents.LARGE, manifest
+        )
+    except documents.Malformed as error:
+        raise ImageRefused(str(error)) from None
+    said = document.get("mediaType")
     return str(said or "application/vnd.oci.image.manifest.v1+json")
 
 

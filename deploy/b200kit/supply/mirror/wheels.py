@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import requests
-from packaging.pylock import PackageWheel, Pylock
+from packaging.pylock import PackageWheel, Pylock, PylockValidationError
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -48,7 +48,10 @@ def wanted(lock: Path) -> dict[str, ManifestFile]:
     except resolver.LockError as error:
         raise WheelsRefused(f"{lock.name}: {error}") from None
     pins = lock_file.pins(text)
-    files = dict(_files(tomllib.loads(chosen), (major, minor), glibc))
+    try:
+        files = dict(_files(tomllib.loads(chosen), (major, minor), glibc))
+    except (tomllib.TOMLDecodeError, PylockValidationError, RecursionError) as error:
+        raise WheelsRefused(f"{lock.name}: what uv writes is no lock: {error}") from None
     _require_all(lock, pins, files)
     return dict(files.values())
 

@@ -108,15 +108,12 @@ def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dic
     if path not in sizes:
         found.problems.append(f"{path} is missing")
         return None
+    raw = read(path, min(sizes[path], _MOST_JSON + 1))
     try:
-        document = documents.parse(read(path, min(sizes[path], _MOST_JSON + 1)), _MOST_JSON)
+        return documents.decode(documents.Object, raw, _MOST_JSON, path)
     except documents.Malformed as error:
-        found.problems.append(f"{path}: {error}")
+        found.problems.append(str(error))
         return None
-    if not isinstance(document, dict):
-        found.problems.append(f"{path} is no JSON mapping")
-        return None
-    return document
 
 
 def _config(sizes: Mapping[str, int], read: Read, found: Report) -> Mapping[str, Any] | None:

@@ -126,6 +126,19 @@ def test_an_answer_that_was_given_up_has_failed(reason: object, whole: bool) -> 
     assert recorded("application/json", plain, stream=False).error == error
 
 
+DEEP = "[" * 100_000
+NONE = ["[1]", '"text"', "7", DEEP, '{"choices": [], "choices": []}', '{"created": 1e999}', "{"]
+
+
+@in_subtests("body", NONE)
+def test_an_answer_that_is_no_object_is_one_line(body: str) -> None:
+    kinds = (("application/json", body, False), ("text/event-stream", f"data: {body}\n\n", True))
+    for kind, content, stream in kinds:
+        error = recorded(kind, content, stream=stream).error or ""
+        assert 0 < len(error) < 200, kind
+        assert "\n" not in error
+
+
 @in_subtests(
     ("kind", "body", "stream"),
     [
@@ -190,6 +203,7 @@ def test_the_schedule_travels_with_the_request() -> None:
         (b'{"error": {"message": "m"}}', "HTTP 502: m"),
         (b'{"error": {"code": 3}}', "HTTP 502: {'code': 3}"),
         (b"[1]", "HTTP 502: [1]"),
+        (b"[" * 1000, f"HTTP 502: {'[' * 200}"),
     ],
 )
 def test_messages_of_any_shape(body: bytes, said: str) -> None:

@@ -68,7 +68,18 @@ def test_what_is_not_for_gpus_or_no_specification_is_left_out(folders: tuple[Pat
     assert cdi.specs() == {}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"kind": "nvidia.com/gpu", "devices": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"kind": "nvidia.com/gpu", "devices": 1}',
+        '{"kind": "nvidia.com/gpu", "devices": [1]}',
+        '{"kind": "nvidia.com/gpu", "kind": "nvidia.com/gpu"}',
+    ],
+    ids=range(6),
+)
 def test_what_cannot_be_read_is_unmeasured_and_the_rest_is_there(
     folders: tuple[Path, Path], text: str
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_daemon_that_does_not_run_is_not_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path, monkeypatch)
-    monkeypatch.setattr(docker, "get", lambda path: pytest.fail(f"asked for {path}"))
+    monkeypatch.setattr(docker, "get", lambda path, kind: pytest.fail(f"asked for {path}"))
     for pid in (None, "", "42\n"):
         if pid is not None:
             docker.PID.write_text(pid)
@@ -185,7 +185,32 @@ def test_a_daemon_that_does_not_answer_is_unmeasured(daemon: Daemon) -> None:
     assert read["version"] == "26.1.5+dfsg1"
 
 
-@pytest.mark.parametrize("text", ['{"a": 1', "[]", '{"a": 1,}'])
+@in_subtests("info", [[], "text", {"CDISpecDirs": "[" * 100_000}, {"RuncCommit": "x"}])
+def test_an_answer_of_another_form_is_unmeasured(info: Any, daemon: Daemon) -> None:
+    daemon.info, daemon.hosts = info, {"a": {"DeviceRequests": ["gpu"]}}
+    read = docker.docker()
+    assert read is not None
+    assert "unmeasured" in read["running"]
+
+
+@in_subtests("content", [b"[" * 100_000, b'{"a": 1, "a": 2}', b"[]", b'{"a": 1e999}', b""])
+def test_an_answer_that_is_no_object_names_the_daemon_s_path(
+    content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answer:
+        status = 200
+
+        def read(self, _: int) -> bytes:
+            return content
+
+    monkeypatch.setattr(docker._Local, "request", lambda *_: None)
+    monkeypatch.setattr(docker._Local, "getresponse", lambda _: Answer())
+    with pytest.raises(ValueError, match="docker's /info: ") as refused:
+        docker.get("/info", dict[str, Any])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "[]", '{"a": 1,}', '{"a": 1, "a": 2}', "[" * 100_000])
 def test_a_configuration_docker_could_not_read_is_unmeasured(daemon: Daemon, text: str) -> None:
     docker.CONFIG.write_text(text)
     read = docker.docker()

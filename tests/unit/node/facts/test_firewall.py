@@ -85,6 +85,16 @@ def test_table_that_is_not_there_is_null(tmp_path: Path, monkeypatch: pytest.Mon
     assert firewall.table() is None
 
 
+@pytest.mark.parametrize(
+    "said", ["[]", '{"nftables": [], "nftables": []}', '{"nftables": 1}', '{"nftables": [1]}', "{}"]
+)
+def test_table_of_another_form_is_unmeasured(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, f"echo '{said}'", monkeypatch)
+    assert "unmeasured" in firewall.firewall()["rules"]
+
+
 def test_kernel_that_cannot_is_no_table_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from b200kit.inventory.keys.storage import filesystem_uuid
 from b200kit.node.facts import storage
+from b200kit.node.lib.readings import attempt
 from b200kit.stages.support.raid_plan import steps
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -221,6 +222,14 @@ def test_signatures_are_those_of_wipefs(
 ) -> None:
     monkeypatch.setattr(storage, "command", lambda argv: text)
     assert storage.signatures("/dev/sdb") == expected
+
+
+@in_subtests("text", ["[" * 100_000, "[]", "{", '{"signatures": [1]}', "{}"])
+def test_what_wipefs_should_not_say_is_unmeasured(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "command", lambda argv: text)
+    assert "unmeasured" in attempt(lambda: storage.signatures("/dev/sdb"))
 
 
 # Ends the program that it is loaded into before its nth write.

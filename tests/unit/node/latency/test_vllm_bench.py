@@ -123,7 +123,14 @@ def test_result_is_kept_without_its_series_and_with_its_command(
 
 
 @pytest.mark.parametrize(
-    "script", ["sys.exit('tokenizer not found')", "pass", "open(sys.argv[-1], 'w').write('{')"]
+    "script",
+    [
+        "sys.exit('tokenizer not found')",
+        "pass",
+        "open(sys.argv[-1], 'w').write('{')",
+        "open(sys.argv[-1], 'w').write('[' * 100000)",
+        "open(sys.argv[-1], 'w').write('[]')",
+    ],
 )
 def test_run_that_fails_is_unmeasured_with_its_last_line(
     tmp_path: Path,

@@ -76,6 +76,18 @@ def test_what_is_written_is_read_back() -> None:
     assert "own" not in again
 
 
+@in_subtests("raw", ["1e999", "[-1e999]", '{"a": 1%s}' % ("0" * 400), "[NaN]"])
+def test_number_that_no_double_holds_is_none(raw: str) -> None:
+    with pytest.raises(Malformed):
+        documents.parse(raw)
+
+
+@in_subtests(("raw", "source"), [("[]", "curl"), ('{"a": 1, "a": 2}', Path("/x")), ("{", "nft")])
+def test_source_of_a_document_is_named(raw: str, source: object) -> None:
+    with pytest.raises(Malformed, match=f"^{source}: "):
+        documents.decode(documents.Object, raw, source=source)
+
+
 @in_subtests(("depth", "refused"), [(64, False), (65, True), (500, True)])
 def test_depth_has_the_same_limit_whoever_calls(depth: int, refused: bool) -> None:
     text = "[" * depth + "]" * depth

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import durable_files, put_files
+from tests.subtests import in_subtests
 
 MODES = [0o644, 0o755, 0o600]
 
@@ -35,6 +36,16 @@ def sent(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
     """Run the command with this standard input."""
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     return put_files.main([])
+
+
+@in_subtests("text", ["", "[]", "{", "[" * 100_000, '{"files": [], "files": []}'])
+def test_request_that_cannot_be_read_is_a_wrong_way_of_calling(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        sent(monkeypatch, text)
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.fixture(autouse=True)

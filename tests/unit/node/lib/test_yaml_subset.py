@@ -94,6 +94,7 @@ def test_a_specification_is_read_in_every_shape_that_is_seen() -> None:
         'a: "open',
         "a: 'it's'",
         "--- one\n--- two",
+        "- " * 50_000 + "deep",
     ],
 )
 def test_what_is_not_understood_is_refused(text: str) -> None:

@@ -243,6 +243,10 @@ def test_daemons_that_were_seen_to_are_told_by_the_nodes_note(here: tuple[Node, 
     machine.answers = {"gpu-daemons show": (False, "python3: not found")}
     with raises_message(ActionFailed):
         act.probe(node, INTENT)
+    for none in ("[]", '{"step": "done"}', "[" * 100_000):
+        machine.answers = {"gpu-daemons show": (True, none)}
+        with pytest.raises(ActionFailed):
+            act.probe(node, INTENT)
 
 
 def test_reset_that_is_refused_is_one_line_with_who_holds_the_gpu(

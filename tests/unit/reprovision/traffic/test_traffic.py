@@ -136,6 +136,8 @@ def test_node_that_does_not_answer_is_taken_out_by_the_others(fleet: Make) -> No
         ('{"open": 12}', 12),
         ('{"open": null, "why": "no socket"}', None),
         ("", None),
+        ("[12]", None),
+        ('{"open": true}', None),
         (RemoteError("no answer in 60 s"), None),
     ],
 )

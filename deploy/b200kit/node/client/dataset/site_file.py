@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from b200kit.node.client.dataset.texts import Texts
+from b200kit.node.lib import documents
 
 MOST_BYTES = 16 << 20
 """Of a file: it is copied to every node."""
@@ -77,7 +78,7 @@ def _prompts(text: str, path: str, is_json: bool) -> Iterator[str]:
 
 def _of_json(line: str) -> str | None:
     try:
-        found = json.loads(line)
+        found = documents.parse(line, MOST_BYTES)
     except ValueError:
         return None
     found = found.get("prompt") if isinstance(found, dict) else found

@@ -5,7 +5,6 @@ Each request has a cache salt of its own: a prefix out of a cache would change w
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Sequence
@@ -89,5 +88,4 @@ async def _answer(endpoint: Endpoint, request: ChatRequest, deadlines: Deadlines
         raise NoLogprobs(f"the server gives no log-probabilities: {error}")
     if error:
         raise ValueError(error)
-    choice = json.loads(answer.raw.body())["choices"][0]
-    return tuple(one.rounded() for one in read((choice.get("logprobs") or {}).get("content")))
+    return tuple(one.rounded() for one in read(answer.logprobs()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from b200kit.node.lib import program
+from b200kit.node.lib import documents, program
 from b200kit.node.lib.readings import unmeasured
 
 KEYS = ("nvml", "gpus", "p2p")
@@ -43,7 +42,7 @@ class Worker:
         if line is None:
             return self._nothing(f"the NVML reader did not answer within {self.timeout:g} s")
         try:
-            document = json.loads(line)
+            document = documents.decode(documents.Object, line, documents.LARGE)
         except ValueError:
             return self._nothing(f"the NVML reader failed: {self._last_line()}")
         return {key: document.get(key, unmeasured("not in the reader's answer")) for key in KEYS}

@@ -51,6 +51,8 @@ def test_what_a_node_gets_is_the_same_prompts_by_the_same_name(tmp_path: Path) -
         (b'{"text": "x"}\n', "other.jsonl"),
         (b'""\n', "nothing.jsonl"),
         (b"7\n", "number.jsonl"),
+        (b"[" * 100_000, "deep.jsonl"),
+        (b'{"prompt": "a", "prompt": "b"}\n', "twice.jsonl"),
         (b"x" * ((16 << 20) + 1), "large.txt"),
     ],
 )
