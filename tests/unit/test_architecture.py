@@ -6,9 +6,14 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from b200kit.inventory.spec import NodeSpec
 from b200kit.run import zipapp
 from tests.subtests import in_subtests
 
@@ -174,9 +179,8 @@ def bare_readers(module: ast.Module) -> Iterator[str]:
                 yield f"{owner}.{node.attr}"
         elif isinstance(node, ast.ImportFrom) and node.module in _READS:
             yield from (f"{node.module}.{each.name}" for each in node.names)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "json" and not node.args:
-                yield "json()"
+        if isinstance(node, ast.Call) and not node.args and ast.unparse(node).endswith(".json()"):
+            yield "json()"
 
 
 @in_subtests(
@@ -199,6 +203,69 @@ def test_bare_reader_is_found(source: str, found: list[str]) -> None:
 def test_foreign_documents_go_through_the_one_strict_reader() -> None:
     bare = {name for name, path in DEPLOY.items() if any(bare_readers(tree(path)))}
     assert bare == BARE_READERS.keys()
+
+
+# Whose patterns have words of every script, and why.
+WORDS_OF_EVERY_SCRIPT = {
+    "b200kit/node/client/golden/ask.py": "an answer has words of every language",
+    "b200kit/node/lib/error_line.py": "an exception's class in any program's output",
+    "b200kit/node/lib/redact.py": "what takes more for a secret hides more",
+    "b200kit/records/pseudonyms.py": "what takes more for a name hides more",
+}
+
+
+def digits_of_every_script(module: ast.Module) -> Iterator[str]:
+    r"""Patterns with \d, and methods that take digits of every script or superscripts for some."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.search(r"\\[dD]", node.value):
+                yield node.value
+        elif isinstance(node, ast.Attribute) and node.attr in ("isdigit", "isdecimal", "isnumeric"):
+            yield node.attr
+
+
+def test_digits_of_what_comes_from_outside_are_those_of_ascii() -> None:
+    # "\uff11" is a digit for re, for str.isdigit() and for int(), and for no driver or registry.
+    found = {name: [*digits_of_every_script(tree(path))] for name, path in DEPLOY.items()}
+    assert {name: each for name, each in found.items() if each} == {
+        "b200kit/node/lib/readings.py": ["isdigit"]  # of is_digits
+    }
+
+
+def test_words_of_what_comes_from_outside_are_those_of_ascii() -> None:
+    texts = {
+        name: [n.value for n in ast.walk(tree(path)) if isinstance(n, ast.Constant)]
+        for name, path in DEPLOY.items()
+    }
+    wide = {name for name, every in texts.items() if any("\\w" in str(each) for each in every)}
+    assert wide == WORDS_OF_EVERY_SCRIPT.keys()
+
+
+def own_empty_values() -> set[str]:
+    """Keys of an inventory that take 0, "", () or False as a value that is not their default."""
+    found = set()
+    for key, field in NodeSpec.model_fields.items():
+        adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, *field.metadata, None])
+        for value in (0, "", (), False):
+            with suppress(ValidationError):
+                if adapter.validate_python(value, strict=True) != field.get_default():
+                    found.add(key)
+    return found
+
+
+def defaulted(module: ast.Module) -> Iterator[str]:
+    """Keys of a spec that `spec.key or ...` takes for absent where they are 0 or empty."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            for value in node.values[:-1]:
+                if isinstance(value, ast.Attribute) and ast.unparse(value.value).endswith("spec"):
+                    yield value.attr
+
+
+def test_a_zero_or_an_empty_list_of_an_inventory_is_taken_as_given() -> None:
+    own = own_empty_values()
+    assert own >= {"repositories", "fleet_weight", "expert_parallel"}
+    assert [n for n, path in DEPLOY.items() if own & {*defaulted(tree(path))}] == []
 
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -144,8 +144,8 @@ def _keys(schema: Schema) -> str:
 
 def _linked(text: str) -> str:
     """A page that a key's text names, as a link from docs/reference/."""
-    linked = re.sub(r"docs/reference/([\w-]+)\.md", r"[\1](\1.md)", text)
-    return re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", linked)
+    linked = re.sub(r"docs/reference/([A-Za-z0-9_-]+)\.md", r"[\1](\1.md)", text)
+    return re.sub(r"docs/([A-Za-z0-9_-]+)\.md", r"[\1](../\1.md)", linked)
 
 
 def _expected(key: Schema) -> str:

@@ -31,6 +31,7 @@ from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.serving import Objective
 from b200kit.run import console
 
@@ -289,7 +290,7 @@ def _objective(goodput: str, share: float) -> Objective:
     limits: dict[str, float] = {}
     for word in [] if goodput == "none" else goodput.split(","):
         name, _, value = word.partition(":")
-        if name not in ("ttft", "tpot", "e2el") or not value.replace(".", "", 1).isdigit():
+        if name not in ("ttft", "tpot", "e2el") or not is_digits(value.replace(".", "", 1)):
             raise click.UsageError(f"--goodput {word}: not ttft:MS, tpot:MS or e2el:MS")
         limits[f"{name}_ms"] = float(value)
     return Objective(**limits, share=share)

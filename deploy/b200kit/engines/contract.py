@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from b200kit.node.lib import cpulist
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Replica, Shape
 
 Scalar = str | int | float | bool
@@ -141,7 +142,7 @@ class EngineKind:
 
 def whole(stated: object) -> int:
     """A number that a flag says, 1 by default; a value that is none is refused as the flag's."""
-    return int(str(stated)) if str(stated).isdecimal() else 1
+    return int(str(stated)) if is_digits(str(stated)) else 1
 
 
 def prefixes_kept(flags: Mapping[str, object]) -> bool:

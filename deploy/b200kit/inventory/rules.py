@@ -26,6 +26,7 @@ from b200kit.inventory.keys.problem import Problem, did_you_mean
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.host.settings_table import Setting
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Shape
 
 
@@ -132,7 +133,7 @@ def _unlike_driver(spec: NodeSpec) -> Iterator[Problem]:
     if not spec.dcgm or branch(spec.driver) < 590:
         return
     upstream = spec.dcgm.rpartition(":")[2].partition("-")[0]
-    numbers = tuple(int(part) for part in upstream.split(".")[:2] if part.isdecimal())
+    numbers = tuple(int(part) for part in upstream.split(".")[:2] if is_digits(part))
     if numbers < _DCGM_FOR_590:
         yield Problem("dcgm", f"{spec.dcgm} is too old for driver {spec.driver}: 4.3 or newer")
 

@@ -37,7 +37,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         return
     if spec.system is None:
         yield Problem("system", f"is required with source: one of {', '.join(SYSTEMS)}")
-    elif spec.source == INTERNET and not (spec.repositories or _presets(spec, catalogue)):
+    elif spec.source == INTERNET and spec.repositories is None and not _presets(spec, catalogue):
         yield Problem("repositories", f"none are known for {spec.system}: give them")
     if spec.model_store:
         yield Problem("model_store", _TOGETHER)
@@ -60,10 +60,11 @@ def resolved(spec: NodeSpec, catalogue: Catalogue) -> NodeSpec:
     if isinstance(spec.source, Mirror) and spec.system:
         return _of_mirror(spec, spec.source, spec.system)
     if spec.source is None:
-        return spec.replace(repositories=spec.repositories or ())
+        return spec.replace(repositories=() if spec.repositories is None else spec.repositories)
     file = f"{catalogue.site}/models/{manifest_file(spec.model, spec.model_revision)}"
+    presets = _presets(spec, catalogue) if spec.repositories is None else spec.repositories
     return spec.replace(
-        repositories=spec.repositories or _presets(spec, catalogue),
+        repositories=presets,
         model_manifest=spec.model_manifest or file,
     )
 

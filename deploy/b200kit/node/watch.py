@@ -39,7 +39,7 @@ _AT_THE_GATE = {"inforom_valid": "inforom.valid"}
 read where a node is let serve, and by `b200 check`."""
 _RUNNING = "serving.running"
 """Of a unit: a replica, or the gateway."""
-_GPU = re.compile(r"\bGPU \d+\b")
+_GPU = re.compile(r"\bGPU [0-9]+\b")
 _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from b200kit.node.checks.findings import passed
 from b200kit.node.checks.host.machine import machine as as_judged
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.machine_kind import CONTAINERS
 from b200kit.node.state.verdict import Finding
@@ -42,7 +43,7 @@ def python(expect: Expectation, state: StateView) -> Iterator[Finding]:
         raise Unexpected("ready.python", "the lock does not name its Python")
     running = state.text("host", "python")
     names = ", ".join(".".join(map(str, version)) for version in versions)
-    if [int(part) for part in running.split(".")[:2] if part.isdigit()] in versions:
+    if [int(part) for part in running.split(".")[:2] if is_digits(part)] in versions:
         yield passed(f"Python {running}, and {lock} is for {names}")
     else:
         summary = f"the node has Python {running}, and the engine lock {lock} is for {names}"

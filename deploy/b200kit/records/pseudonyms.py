@@ -15,6 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Set
 
+from b200kit.node.lib.readings import is_digits
+
 MOST = 4096
 """Characters of one text; the rest is cut."""
 _DIGITS = "0123456789"
@@ -24,19 +26,19 @@ _SETTING = re.compile(r"-?[0-9]{1,10}")
 """A text that is a number and nothing else: a setting's value."""
 _ALNUM = re.compile(r"[^\W_]+")
 _DEVICE = re.compile(
-    r"(?:nvme\d{1,3}(?:n\d{1,2}(?:p\d{1,2})?)?|md\d{1,3}|dm|sd[a-z]{1,2}\d{0,2}|gpus?\d{1,2}|loop\d{1,3}"
-    r"|nvidia\d{1,2}|vllm\d{1,2}|numa\d{1,2}|cpu\d{1,4}|mlx\d|ubuntu\d{1,2}|deb\d{1,2}u\d{1,2}"
-    r"|dfsg\d{0,2}|ds\d|cuda\d{1,2}|x86|\d?g\d{3}|g?[bh]\d00(?:kit)?|\d{1,4}[kmgt]i?b|hbm\d|l4proto"
+    r"(?:nvme[0-9]{1,3}(?:n[0-9]{1,2}(?:p[0-9]{1,2})?)?|md[0-9]{1,3}|dm|sd[a-z]{1,2}[0-9]{0,2}|gpus?[0-9]{1,2}|loop[0-9]{1,3}"
+    r"|nvidia[0-9]{1,2}|vllm[0-9]{1,2}|numa[0-9]{1,2}|cpu[0-9]{1,4}|mlx[0-9]|ubuntu[0-9]{1,2}|deb[0-9]{1,2}u[0-9]{1,2}"
+    r"|dfsg[0-9]{0,2}|ds[0-9]|cuda[0-9]{1,2}|x86|[0-9]?g[0-9]{3}|g?[bh][0-9]00(?:kit)?|[0-9]{1,4}[kmgt]i?b|hbm[0-9]|l4proto"
     r"|ip[46]|(?:icmp|dhcp)v[46])",
     re.IGNORECASE,
 )
 _PARTS = (
-    ("time", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+    ("time", r"[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z"),
     ("uuid", r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])"),
     ("pci", r"(?<![\w:])(?:PCI:)?[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?(?!\w|:\w|\.\w)"),
     ("hardware address", r"(?<![\w:])(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}(?![\w:])"),
     ("address", r"(?<![\w:])(?=[0-9a-f:]*(?:::|:[0-9a-f]*:[0-9a-f]*:))[0-9a-f:]{3,}(?!\w)"),
-    ("IPv4 address", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"),
+    ("IPv4 address", r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w]|\.[0-9])"),
     ("part number", r"(?<![\w-])(?:692|699|900|965)-[0-9a-z]{5}-[0-9a-z]{4}-[0-9a-z]{3}(?![\w-])"),
     ("code", r"(?<!\w)0x[0-9a-f]{1,8}(?!\w)"),
     ("word", r"[^\W_]+"),
@@ -93,7 +95,7 @@ class Pseudonyms:
         return match[0] if self._is_known(match[0]) else self._forced(match)
 
     def _is_known(self, word: str) -> bool:
-        short = len(word) == 1 or (word.isdecimal() and len(word) <= 6)
+        short = len(word) == 1 or (is_digits(word) and len(word) <= 6)
         return short or word.lower() in self._known or bool(_DEVICE.fullmatch(word))
 
     def _forced(self, match: re.Match[str]) -> str:
@@ -121,7 +123,7 @@ class Pseudonyms:
             noise += self._noise(f"{word}\0{attempt}\0{len(noise)}")
         length = len(word) + attempt // 300
         shape = (word + word[-1] * length)[:length]
-        is_hex = len(word) >= 4 and set(word) <= set(_HEX) and not word.isdecimal()
+        is_hex = len(word) >= 4 and set(word) <= set(_HEX) and not is_digits(word)
         kinds = _HEX if is_hex else ""
         return "".join(_other(c, kinds, noise[n]) for n, c in enumerate(shape))
 
@@ -142,7 +144,7 @@ class Pseudonyms:
 
 def _other(character: str, kinds: str, noise: int) -> str:
     """One character in place of another: a digit for a digit, a letter for a letter."""
-    choice = kinds or (_DIGITS if character.isdecimal() else _LETTERS)
+    choice = kinds or (_DIGITS if is_digits(character) else _LETTERS)
     return choice[noise % len(choice)]
 
 

@@ -14,7 +14,7 @@ from b200kit.node.state.verdict import Finding
 
 # What names a single node or part in a reading: UUIDs, PCI addresses, long hexadecimal numbers.
 _OWN = re.compile(
-    r"GPU-[0-9a-f-]{8,}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\b[0-9a-fx]{8,}\b", re.I
+    r"GPU-[0-9a-f-]{8,}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]|\b[0-9a-fx]{8,}\b", re.I
 )
 
 

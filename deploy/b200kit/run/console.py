@@ -27,7 +27,7 @@ PAPER = 100
 # The alternate screen, no cursor, no wrapping (xterm's control sequences: DEC modes 1049, 25, 7).
 _OWN_SCREEN, _AS_IT_WAS = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _OURS = re.compile(r"(\x1b\[(?:32|1;31|33|36|2|1;35|0)m)")  # COLOURS, and their end
-_ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
+_ANY_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,16}m|\n)")
 
 
 class Unwritable(OSError):

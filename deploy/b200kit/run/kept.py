@@ -20,7 +20,7 @@ from pathlib import Path
 
 from b200kit.inventory.keys.kept import Kept
 
-_RUN = re.compile(r"(\d{8}-\d{6})-\d+")
+_RUN = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9]+")
 _DAY_S = 86_400
 _GIB = 1 << 30
 

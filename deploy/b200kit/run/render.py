@@ -11,7 +11,7 @@ import jinja2
 
 from b200kit.run.places import TEMPLATES
 
-_PLAIN = re.compile(r"[\w./:=@%+,-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
 
 
 class RenderError(ValueError):

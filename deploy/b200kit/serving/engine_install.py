@@ -13,6 +13,7 @@ from pathlib import Path
 
 from b200kit.engines.contract import is_one_process
 from b200kit.inventory.keys.parts import Engine
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.node.weights.fetch import STAMP
@@ -127,7 +128,7 @@ def _disk(node: Node, path: str) -> str:
     """Says that the disk is full when it is: what fails for want of room seldom says so itself."""
     parent = _parent(path)
     free = node.connected().attempt(f"df --output=avail -BM {parent} | tail -n 1").stdout.strip()
-    full = free.rstrip("M").isdigit() and int(free.rstrip("M")) < _ROOM_MB
+    full = is_digits(free.rstrip("M")) and int(free.rstrip("M")) < _ROOM_MB
     return f"no disk space: {free} left under {parent}" if full else ""
 
 

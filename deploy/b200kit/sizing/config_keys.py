@@ -22,7 +22,7 @@ _SIZES = re.compile(
 # generation, training, and what is said twice. From the corpus of tests/data/model_configs.
 _NEUTRAL = frozenset(
     re.findall(
-        r"\w+",
+        r"[A-Za-z0-9_]+",
         """
     _attn_implementation _attn_implementation_autoset activation_situ_linear_beta
     add_full_attention_sink_bias add_swa_attention_sink_bias attention_bias attention_dropout

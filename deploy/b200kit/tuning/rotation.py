@@ -22,7 +22,7 @@ from b200kit.stages import gate, golden, serving, warmup, watchdog
 from b200kit.tuning import wrong_gpu
 from b200kit.tuning.wrong_gpu import Round
 
-_SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
+_SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
 _CHECK_S = 600
 
 

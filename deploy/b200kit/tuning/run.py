@@ -37,7 +37,7 @@ _PROBLEMS = (RemoteError, StageFailed)
 _BESIDE_S = 300
 # A sweep goes beyond what the replicas can take, and does not compare them.
 OF_A_CELL = "--any-load --direct-requests 1"
-_ANSWERING = re.compile(r"[1-9]\d* requests$")
+_ANSWERING = re.compile(r"[1-9][0-9]* requests$")
 logger = logging.getLogger(__name__)
 
 

@@ -52,6 +52,10 @@ def test_internet_means_presets_and_the_tools_own_defaults() -> None:
     assert spec.model_manifest == f"site/models/tiny-llama-{spec.model_revision[:12]}.json"
 
 
+def test_none_at_all_may_be_what_an_inventory_asks_for() -> None:
+    assert spec_of(source="internet", repositories=[]).repositories == ()
+
+
 def test_own_repositories_come_instead_of_presets() -> None:
     spec = spec_of(source="internet", repositories=data()["repositories"])
     assert [each.url for each in spec.repositories] == ["https://mirror.example.internal/apt/"]

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.readings import is_digits
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ def url(text: str) -> str:
     """A URL whose port, where it has one, is one."""
     place = re.split(r"[/?#]", text.partition("://")[2])[0]
     _, colon, port = place[place.rfind("]") + 1 :].partition(":")
-    if colon and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+    if colon and not (is_digits(port) and 1 <= int(port) <= 65535):
         raise ValueError
     return text
 

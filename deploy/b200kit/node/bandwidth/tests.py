@@ -149,13 +149,13 @@ def read_all_reduce(output: str) -> list[Result]:
     """One result a message size: out-of-place bus bandwidth, wrong values of both placements."""
     lines = output.splitlines()
     columns = next((_columns(line) for line in lines if "busbw" in line), [])
-    footer = re.search(r"^#? ?Out of bounds values\s*:\s*(\d+)", output, re.MULTILINE)
-    rows = [line.split() for line in lines if re.match(r"\s*\d+\s+\d+\s", line)]
+    footer = re.search(r"^#? ?Out of bounds values\s*:\s*([0-9]+)", output, re.MULTILINE)
+    rows = [line.split() for line in lines if re.match(r"\s*[0-9]+\s+[0-9]+\s", line)]
     rows = [row for row in rows if columns and len(row) >= len(columns)]
     if not rows or not footer or not {"busbw", "size"} <= set(columns):
         raise Unusable(f"it printed no whole table: {_line(_last(lines))}")
-    count = len(re.findall(r"^#?\s+Rank\s+\d+ ", output, re.MULTILINE))
-    version = re.search(r"nccl-tests version (\S+).*nccl-library=(\d+)", output)
+    count = len(re.findall(r"^#?\s+Rank\s+[0-9]+ ", output, re.MULTILINE))
+    version = re.search(r"nccl-tests version (\S+).*nccl-library=([0-9]+)", output)
     versions = f"{version[1]}, NCCL {version[2]}" if version else "unknown"
     found = [_all_reduce_row(columns, row, versions, count) for row in rows]
     if int(footer[1]) and not any(each["wrong"] for each in found):

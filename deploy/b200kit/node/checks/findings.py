@@ -24,7 +24,7 @@ class Part(Protocol):
 
 
 P = TypeVar("P", bound=Part)
-_OWN = re.compile(r"^gpus\[\d+\]\.")
+_OWN = re.compile(r"^gpus\[[0-9]+\]\.")
 RULE = "b200kit rule"
 """Source of an expectation that is no hardware figure but our own rule."""
 

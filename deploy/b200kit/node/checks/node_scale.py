@@ -23,7 +23,7 @@ FEWEST = 3
 EVERY, HALF = "every GPU", "half of the GPUs"
 MOST_SUMMARIES, MOST_READ = 3, 64
 """Different things that a summary says, and what was read, a part each."""
-_GPU, _AT = re.compile(r"GPU (\d+)"), "the GPU at "
+_GPU, _AT = re.compile(r"GPU ([0-9]+)"), "the GPU at "
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _shared(group: Iterable[Finding], everyone: Iterable[Sequence[str]]) -> str:
 
 def _text(finding: Finding) -> str:
     """A part's summary without its name."""
-    return re.sub(rf"{re.escape(finding.subject)}(?!\d)", "\0", cause(finding.summary))
+    return re.sub(rf"{re.escape(finding.subject)}(?![0-9])", "\0", cause(finding.summary))
 
 
 def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], board: str) -> Finding:

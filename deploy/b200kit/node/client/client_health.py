@@ -19,6 +19,7 @@ from pathlib import Path
 
 from b200kit.node.client.smoke_verdict import ClientHealth
 from b200kit.node.lib.cpulist import parse
+from b200kit.node.lib.readings import is_digits
 
 SCHEDSTAT = Path("/proc/self/schedstat")
 SAMPLE_S = 0.005
@@ -27,7 +28,7 @@ SAMPLE_S = 0.005
 def run_delay_ms(text: str) -> float | None:
     """Run delay in milliseconds from the text of a schedstat file; None when it is not one."""
     fields = text.split()
-    return int(fields[1]) / 1e6 if len(fields) >= 2 and fields[1].isdigit() else None
+    return int(fields[1]) / 1e6 if len(fields) >= 2 and is_digits(fields[1]) else None
 
 
 def read_run_delay_ms(path: Path = SCHEDSTAT) -> float | None:

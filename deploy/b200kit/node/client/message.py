@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 
 from b200kit.node.client.sse import Dechunker
+from b200kit.node.lib.readings import is_digits
 
 MAX_BODY = 64 << 20
 """Bytes of an answer, packed or not, that are read: the peer may be anybody."""
@@ -41,7 +42,7 @@ def parse_head(data: bytes) -> tuple[int, Fields, int]:
     first, *rest = data[:end].decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     # More of what somebody else says is not repeated: it may be our own request, with a key.
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _is_number(words[1]):
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not is_digits(words[1]):
         raise HttpError(f"not an HTTP answer: it begins with {first[:4]!r}")
     pairs = (line.partition(":") for line in rest)
     fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
@@ -56,14 +57,16 @@ class Body:
     """Feed it what comes after the head; it returns the content, and knows when it is whole."""
 
     def __init__(self, fields: Fields) -> None:
-        """Raises HttpError for content in a coding that nobody asked for and that is not known."""
+        """Raises HttpError for no length, and for a coding that nobody asked for."""
         chunked = "chunked" in fields.get("transfer-encoding", "").lower()
         length = fields.get("content-length", "")
         coding = fields.get("content-encoding", "identity").lower()
         if coding not in (*_COMPRESSED, "identity", ""):
             raise HttpError(f"the answer is compressed ({coding[:4]}), which nobody asked for")
         self._chunks = Dechunker() if chunked else None
-        self._left = int(length) if _is_number(length) and not chunked else None
+        if not chunked and length and not is_digits(length):
+            raise HttpError(f"the answer is {length[:20]!r} bytes long")
+        self._left = int(length) if length and not chunked else None
         self._packed = zlib.decompressobj(_ANY_HEADER) if coding in _COMPRESSED else None
         self._room = MAX_BODY
 

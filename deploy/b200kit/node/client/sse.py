@@ -6,6 +6,11 @@ server-sent events (WHATWG HTML, 9.2). Both take bytes as they come, cut anywher
 
 from __future__ import annotations
 
+import re
+
+_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+"""int() takes a sign, a prefix and underscores, too."""
+
 
 class Dechunker:
     """Feed it the coded body; it returns the content. `finished` after last chunk and trailers."""
@@ -46,7 +51,10 @@ class Dechunker:
         end = self._buffer.find(b"\r\n", skip)
         if end < 0:
             return False
-        self._left = int(self._buffer[skip:end].split(b";")[0], 16)
+        size = self._buffer[skip:end].split(b";")[0].strip()
+        if not _SIZE.fullmatch(size):
+            raise ValueError(f"a chunk of size {size[:20]!r}")
+        self._left = int(size, 16)
         self._buffer = self._buffer[end + 2 :]
         self._tail = False
         self._trailers = self._left == 0

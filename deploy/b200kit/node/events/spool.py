@@ -16,6 +16,7 @@ from pathlib import Path
 from b200kit.node.events.config import CONFIG, EventPlan, load
 from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.event import Event
 
 DIRECTORY = STATE_DIRECTORY / "events"
@@ -85,7 +86,7 @@ class Spool:
             there = os.listdir(self.directory)
         except FileNotFoundError:
             return 0, 0
-        waiting = sum(name[0].isdigit() and name.endswith(".json") for name in there)
+        waiting = sum(is_digits(name[0]) and name.endswith(".json") for name in there)
         counted = (self.directory / _DROPPED).read_text("ascii") if _DROPPED in there else "0"
         return waiting, int(counted)
 

@@ -15,7 +15,7 @@ from b200kit.node.lib.readings import attempt
 
 DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 # Branches of the driver have three digits; libraries of other origins have small versions.
-_LIBRARY = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)*)$")
+_LIBRARY = re.compile(r"\.so\.([0-9]{3,}\.[0-9]+(?:\.[0-9]+)*)$")
 
 
 def specs() -> dict[str, Any]:

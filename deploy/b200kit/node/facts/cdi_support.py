@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 SPEC = "/var/run/cdi/nvidia.yaml"
@@ -46,7 +47,7 @@ _RUNC = (1, 1, 7)
 
 def numbers(version: str) -> tuple[int, ...]:
     """Leading numbers of a version: "5:26.1.5+dfsg1-9" is (26, 1, 5)."""
-    found = re.match(r"(?:\d+:)?v?(\d+(?:\.\d+)*)", version)
+    found = re.match(r"(?:[0-9]+:)?v?([0-9]+(?:\.[0-9]+)*)", version)
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
@@ -162,7 +163,7 @@ def _device_faults(devices: set[str], gpus: list[GpuView]) -> Iterator[str]:
         yield f"it does not name {_few(desired - devices)}"
     named = {name for name in devices if name.startswith("GPU-") and ":" not in name}
     known = {gpu.known(str, "uuid") for gpu in gpus}
-    extra = {name for name in devices if name.isdigit()} - desired | named - known
+    extra = {name for name in devices if is_digits(name)} - desired | named - known
     if extra:
         yield f"it names GPUs that are not there: {_few(extra)}"
 

@@ -43,7 +43,7 @@ def docker() -> dict[str, Any] | None:
     info = attempt(lambda: get("/info", Object)) if runs() else None
     return {
         "version": attempt(lambda: version(program, info)),
-        "daemon": daemon(info),
+        "daemon": attempt(lambda: daemon(info)),
         "config": attempt(config),
         "running": attempt(containers) if info else {},
     }
@@ -82,7 +82,7 @@ def version(program: str, info: Any) -> str:
 
 def number(output: str) -> str:
     """The version in what a program says to --version."""
-    match = re.search(r"\bv?(\d+\.\d+\S*?),?(\s|$)", output)
+    match = re.search(r"\bv?([0-9]+\.[0-9]+\S*?),?(\s|$)", output)
     if not match:
         raise ValueError(f"no version in {output.strip()[:60]!r}")
     return match[1]

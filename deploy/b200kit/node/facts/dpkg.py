@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import attempt, is_unmeasured
+from b200kit.node.lib.readings import attempt, is_digits, is_unmeasured
 
 ROOT = Path("/")
 UPDATES = "var/lib/dpkg/updates"
@@ -44,7 +44,7 @@ def interrupted() -> bool:
     interrupted", apt-pkg/deb/debsystem.cc CheckUpdates). A dpkg that is at work has them, too, and
     holds its lock.
     """
-    journal = any(entry.name.isdigit() for entry in (ROOT / UPDATES).iterdir())
+    journal = any(is_digits(entry.name) for entry in (ROOT / UPDATES).iterdir())
     return journal and locked_by(ROOT / DPKG_LOCK) is None
 
 

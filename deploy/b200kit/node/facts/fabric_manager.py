@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import absent, attempt
+from b200kit.node.lib.readings import absent, attempt, is_digits
 
 PROC = Path("/proc")
 CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
-MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
+MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*([0-9]+)", re.MULTILINE)
 SUBNET_MANAGER = "nvlsm"
 PROGRAM = Path("/opt/nvidia/nvlsm/sbin/nvlsm")
 """Where its package puts it (siderolabs/extensions#717)."""
@@ -43,7 +43,7 @@ def running(name: str) -> bool:
     """Whether a process of that name lives; OSError when other users' processes are hidden."""
     hidden = not (PROC / "1").exists()  # hidepid=2; with hidepid=1 their files cannot be read
     for entry in PROC.iterdir():
-        if entry.name.isdigit():
+        if is_digits(entry.name):
             try:
                 if (entry / "comm").read_bytes().strip() == name.encode() and lives(entry):
                     return True

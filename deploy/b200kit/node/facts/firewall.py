@@ -13,11 +13,11 @@ from typing import Any
 from b200kit.node.facts import nft_rules as rules
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import LARGE, Object
-from b200kit.node.lib.readings import COMMAND_TIMEOUT_S, attempt, command, text
+from b200kit.node.lib.readings import COMMAND_TIMEOUT_S, attempt, command, is_digits, text
 
 PROC = Path("/proc")
-_SOCKET = re.compile(r"socket:\[(\d+)\]")
-_PORT = re.compile(r":(\d+) \(Stream\)")
+_SOCKET = re.compile(r"socket:\[([0-9]+)\]")
+_PORT = re.compile(r":([0-9]+) \(Stream\)")
 # "[::]:22 (Stream)"; sshd has this unit on Ubuntu 22.10 and later, where systemd listens for it.
 _SOCKET_UNITS = ("ssh.socket", "sshd.socket")
 
@@ -90,7 +90,7 @@ def named(name: str) -> Iterator[str]:
     """Ids of the processes of a name."""
     for entry in PROC.iterdir():
         try:
-            if entry.name.isdigit() and text(entry / "comm") == name:
+            if is_digits(entry.name) and text(entry / "comm") == name:
                 yield entry.name
         except OSError:
             continue

@@ -11,6 +11,8 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from b200kit.node.lib.readings import is_digits
+
 _OPENS = re.compile(r"^\s*(menuentry|submenu)\s+(.*)\{\s*$")
 _LINUX = re.compile(r"^\s*linux(?:efi|16)?\s+(\S+)")
 _DEFAULT = re.compile(r"""^\s*set default=(["']?)(.*)\1\s*$""")
@@ -100,6 +102,6 @@ def choose(root: Entry, chosen: str) -> Entry | None:
 
 
 def _one(menu: Entry, word: str) -> Entry | None:
-    if word.isdigit():
+    if is_digits(word):
         return menu.below[int(word)] if int(word) < len(menu.below) else None
     return next((entry for entry in menu.below if word in entry.names), None)

@@ -13,7 +13,7 @@ from b200kit.node.lib.readings import absent, attempt, text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
-CHOSEN = re.compile(r"\[(\w+)\]")
+CHOSEN = re.compile(r"\[([A-Za-z0-9_]+)\]")
 
 
 def kernel(ask: dict[str, Any] | None = None) -> dict[str, Any]:

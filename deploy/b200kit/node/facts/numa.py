@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import absent, attempt, text
+from b200kit.node.lib.readings import absent, attempt, is_digits, text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
@@ -23,7 +23,7 @@ def natural(name: str) -> tuple[str, int]:
 def numa() -> list[dict[str, Any]]:
     """NUMA nodes with their CPUs (maybe none) and memory (maybe 0 KiB)."""
     root = SYS / "devices/system/node"
-    nodes = [entry for entry in root.iterdir() if entry.name[4:].isdigit() and "node" in entry.name]
+    nodes = [entry for entry in root.glob("node*") if is_digits(entry.name[4:])]
     return [
         {
             "id": int(node.name[4:]),

@@ -12,7 +12,7 @@ from b200kit.node.lib.readings import attempt, is_unmeasured, text, unmeasured
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
-BOUND = re.compile(r"\bbind(?:=\w+)?:([0-9,-]+)")
+BOUND = re.compile(r"\bbind(?:=[A-Za-z0-9_]+)?:([0-9,-]+)")
 
 
 def processes(units: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:

@@ -29,8 +29,8 @@ _SAMPLES = 16
 _SUPERBLOCK = range(1024, 2048)
 # The last two are ext4's words since Linux 6.15.
 _NO_WRITES = {"ro", "emergency_ro", "shutdown"}
-_ARRAY = re.compile(r"(md\S*) : (\S+)(?: \(([\w-]+)\))? (.*)")
-_MEMBER = re.compile(r"(\S+?)\[\d+\]((?:\(\w\))*)")
+_ARRAY = re.compile(r"(md\S*) : (\S+)(?: \(([A-Za-z0-9_-]+)\))? (.*)")
+_MEMBER = re.compile(r"(\S+?)\[[0-9]+\]((?:\([A-Za-z0-9_]\))*)")
 _FLAGS = {"F": "faulty", "S": "spare", "W": "write-mostly", "R": "replacement", "J": "journal"}
 
 

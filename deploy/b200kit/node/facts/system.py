@@ -15,7 +15,7 @@ from typing import Any
 from b200kit.node.facts import settings
 from b200kit.node.facts.dpkg_state import VENDOR
 from b200kit.node.lib import boot_clock
-from b200kit.node.lib.readings import attempt, command, text, unmeasured
+from b200kit.node.lib.readings import attempt, command, is_digits, text, unmeasured
 
 UNIT_KEYS = {
     "LoadState": "load",
@@ -128,7 +128,7 @@ def unit(block: str) -> dict[str, Any]:
     pairs = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
     values: dict[str, Any] = {key: pairs.get(name, "") for name, key in UNIT_KEYS.items()}
     for key in UNIT_NUMBERS:
-        values[key] = int(values[key]) if values[key].isdigit() else 0
+        values[key] = int(values[key]) if is_digits(values[key]) else 0
     return {**values, "control_group": pairs.get("ControlGroup", "")}
 
 

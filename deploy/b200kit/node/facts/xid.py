@@ -12,18 +12,20 @@ from b200kit.node.lib.readings import attempt, command, text
 
 OVERRIDE = "B200KIT_KERNEL_LOG"
 """Environment variable that names a text file to read instead of the kernel log."""
-XID = re.compile(r"NVRM: Xid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): (?P<code>\d+),?\s*(?P<text>.*)")
+XID = re.compile(
+    r"NVRM: Xid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): (?P<code>[0-9]+),?\s*(?P<text>.*)"
+)
 SXID = re.compile(
     r"SXid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): "
-    r"(?P<code>\d+)(?!\d|, Severity |, Data \{),?\s*(?P<text>.*)"
+    r"(?P<code>[0-9]+)(?![0-9]|, Severity |, Data \{),?\s*(?P<text>.*)"
 )
 """Lines "Severity ..." and "Data {...}" with a message's code only go into its detail (fabric
 manager user guide, appendix D)."""
 RESET_DONE = "b200kit: all GPUs were reset"
 """What is written to the kernel log after a reset that succeeded (node/maintenance/reset_gpus.py).
 It stands in order among NVIDIA's messages, whatever clocks do, and is gone with them at a boot."""
-JOURNAL_TIME = re.compile(r"^\s*(\d+\.\d+)\s")
-FIRST_RECORD = re.compile(r"\d+,(\d+),")
+JOURNAL_TIME = re.compile(r"^\s*([0-9]+\.[0-9]+)\s")
+FIRST_RECORD = re.compile(r"[0-9]+,([0-9]+),")
 """Priority and sequence number at the start of a /dev/kmsg record; a boot's first is 0."""
 RECORD_BYTES = 8192
 

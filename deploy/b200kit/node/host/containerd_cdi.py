@@ -78,7 +78,7 @@ def _desired(settings: dict[str, object]) -> dict[str, str]:
 def _version(text: str | None, dumped: str, path: Path) -> str:
     """Version of the file's format; a new file gets containerd's own."""
     source = dumped if text is None else text.split("\n[", 1)[0]
-    found = re.search(r"^\s*version\s*=\s*(\d+)", source, re.MULTILINE)
+    found = re.search(r"^\s*version\s*=\s*([0-9]+)", source, re.MULTILINE)
     version = found[1] if found else "1"
     if version not in _SECTION:
         raise FileRefused(

@@ -17,6 +17,7 @@ from typing import Any
 import pynvml as n  # type: ignore[import-untyped]
 
 from b200kit.node.facts.nvml.call import words
+from b200kit.node.lib.readings import is_digits
 
 DEFAULT = "default"
 
@@ -56,7 +57,7 @@ class Gpu:
 
 def watts(word: str) -> str:
     """What is asked for: "default", or a whole number of watts."""
-    if word != DEFAULT and not (word.isascii() and word.isdecimal()):
+    if word != DEFAULT and not is_digits(word):
         raise ValueError(word)
     return word
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.expectation import Unexpected
 from b200kit.node.state.view import StateView, Unread, View
 
@@ -112,7 +113,7 @@ def is_more(read: object, desired: object) -> bool:
 
 def _amount(value: object) -> float:
     words = str(value)
-    number = float(words) if words.isascii() and words.isdecimal() else math.nan
+    number = float(words) if is_digits(words) else math.nan
     return math.inf if words in _UNLIMITED else number
 
 

@@ -11,9 +11,9 @@ PREFIX = "b200kit: "
 
 # dkms prints these two lines (dkms 3.0, `die 10`); an older dkms has no architecture after it.
 _DKMS_FAILED = re.compile(r"Bad return status for module build on kernel: (\S+)")
-_DKMS_LOG = re.compile(r"Consult (/\S+/dkms/([\w-]+)/([^/\s]+)/\S*make\.log)")
+_DKMS_LOG = re.compile(r"Consult (/\S+/dkms/([A-Za-z0-9_-]+)/([^/\s]+)/\S*make\.log)")
 _NO_ROOM = re.compile(r"No space left on device|enough free space in")
-_PATH = re.compile(r"(?<![.\w])(/[\w./+~-]*\w)")
+_PATH = re.compile(r"(?<![.A-Za-z0-9_])(/[A-Za-z0-9_./+~-]*[A-Za-z0-9_])")
 _LOCKED = re.compile(
     r"Could not get lock|lock was locked by another process|Unable to (?:acquire|lock)"
 )
@@ -21,10 +21,10 @@ _SCRIPT = re.compile(
     r"installed (\S+) package (\S+) script subprocess returned error exit status|"
     r"^dpkg: error processing package (\S+) \(--configure\)"
 )
-_UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
+_UNMET = re.compile(r"dependency problems prevent configuration of ([A-Za-z0-9_.+-]+)")
 # A log may have command lines of the compiler: -Wno-error, -fsanitize=undefined are no errors.
 _SPECIFIC = re.compile(r"(?i)\berror: |No rule to make|\*\*\* |\bundefined( reference|!)")
-_SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
+_SIZE = re.compile(r"([0-9,.]+) (B|kB|MB|GB|TB)")
 # The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
 _NEEDED = re.compile(r"After this operation, .* additional |\s*Space needed: ")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from b200kit.node.lib.readings import is_digits
+
 MAX_CPU = 1 << 16
 """Numbers from here on are refused; the kernel's own limit is 8192 CPUs."""
 
@@ -14,7 +16,7 @@ def parse(text: str) -> list[int]:
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not is_digits(first) or (dash and not is_digits(last)):
             raise ValueError(f"{part!r} is no CPU number or range")
         low, high = int(first), int(last) if dash else int(first)
         if high < low or high >= MAX_CPU:

@@ -59,9 +59,9 @@ _ABOUT = re.compile(
 # A level by which a line says that it is an error: the fabric manager's, HAProxy's.
 _LEVEL = re.compile(r"\[(ERROR|FATAL|CRITICAL|ALERT|EMERG)\]", re.IGNORECASE)
 # What the warm-up hook says, unless it only saw that the engine was gone.
-_NOT_WARM = re.compile(r"replica \d+ is not warm: (?!the main process).*")
+_NOT_WARM = re.compile(r"replica [0-9]+ is not warm: (?!the main process).*")
 # What the launcher's probe says of the start that it ended.
-_PROBED = re.compile(r"replica \d+ cannot start its engine: ")
+_PROBED = re.compile(r"replica [0-9]+ cannot start its engine: ")
 _START = re.compile(r"^Starting ")
 # A raised exception, less those that only point at another one.
 _RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.*")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-PATTERN = r"([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)"
+PATTERN = r"([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)"
 _DAY_S = 86_400
-_MINUTE = re.compile(r"(\d\d):(\d\d)")
+_MINUTE = re.compile(r"([0-9][0-9]):([0-9][0-9])")
 
 
 @dataclass(frozen=True)

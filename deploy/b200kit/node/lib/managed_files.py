@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import documents
-from b200kit.node.lib.readings import attempt, unmeasured
+from b200kit.node.lib.readings import attempt, is_digits, unmeasured
 
 STATE_DIRECTORY = Path("/var/lib/b200kit")
 LOOK = Path("/run/b200kit/watch.json")
@@ -105,7 +105,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
 
 def of_each(directory: Path, name: str) -> dict[str, Any]:
     """Numbered directory of another user to the document of that name in it, null without one."""
-    numbers = sorted(path.name for path in directory.glob("*") if path.name.isdigit())
+    numbers = sorted(path.name for path in directory.glob("*") if is_digits(path.name))
     small = partial(note, most=documents.MOST_BYTES)
     return {number: attempt(partial(small, directory / number / name)) for number in numbers}
 

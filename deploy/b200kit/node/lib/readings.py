@@ -31,14 +31,29 @@ def reason(value: object) -> str | None:
     return found if isinstance(found, str) and found else "no reason given"
 
 
+def is_digits(text: str) -> bool:
+    """Whether a text is a whole number in the digits 0 to 9.
+
+    int() takes those of every script, and str.isdigit() superscripts, which int() does not take.
+    """
+    return text.isascii() and text.isdigit()
+
+
 def short(value: object) -> str:
     """A value for a message, cut to what fits one, however deep it is."""
     text = reprlib.repr(value) if isinstance(value, dict | list) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-# The last two, as a missing key, are of an answer that has another form.
-_NOT_READ = (OSError, ValueError, LookupError, subprocess.SubprocessError, TypeError, AttributeError)
+# The last two, as a missing key, are of an answer that has another form than it should.
+_NOT_READ = (
+    OSError,
+    ValueError,
+    LookupError,
+    subprocess.SubprocessError,
+    TypeError,
+    AttributeError,
+)
 
 
 def attempt(read: Callable[[], Any]) -> Any:

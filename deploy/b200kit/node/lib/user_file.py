@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from b200kit.node.lib import durable_files, managed_files
-from b200kit.node.lib.readings import command
+from b200kit.node.lib.readings import command, is_digits
 
 BACKUPS = Path("/var/lib/b200kit/backup")
 
@@ -33,7 +33,7 @@ def read(path: Path) -> str | None:
         raise FileRefused(f"{path}: it is no plain file")
     if status.st_uid != os.geteuid():
         raise FileRefused(f"{path}: it belongs to {managed_files.owner(status)}, not to root")
-    if managed_files.owner(status).rpartition(":")[2].isdigit():
+    if is_digits(managed_files.owner(status).rpartition(":")[2]):
         raise FileRefused(f"{path}: its group {status.st_gid} has no name")
     try:
         return path.read_bytes().decode("utf-8-sig")

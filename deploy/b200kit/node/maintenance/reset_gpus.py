@@ -46,7 +46,7 @@ RESET_WITHIN_S = 300.0
 """Eight B200s at once; the driver waits for each."""
 SETTLE_S = 10.0
 """A daemon that was asked to stop may close its device files a moment later."""
-_DEVICE = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+|-caps/.+)")
+_DEVICE = re.compile(r"/dev/nvidia([0-9]+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch[0-9]+|-caps/.+)")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
 
 

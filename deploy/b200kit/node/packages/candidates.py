@@ -18,7 +18,7 @@ Table = Mapping[str, Sequence[tuple[str, int]]]
 
 _NAME = re.compile(r"(\S+):")
 # " *** 580.126.20-1 1001" is installed; the lines below name the repositories.
-_VERSION = re.compile(r" (?:\*\*\*|   ) (\S+) (-?\d+)")
+_VERSION = re.compile(r" (?:\*\*\*|   ) (\S+) (-?[0-9]+)")
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Proof:
     boot_id: str
     boot_s: Annotated[float, Range(0)]
     sequence: Annotated[int, Range(0)]
-    issued_at: Annotated[str, Pattern(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")]
+    issued_at: Annotated[str, Pattern(r"[12][0-9]{3}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")]
     evidence: tuple[Evidence, ...]
     clock: Clock
     serving: ServingNow

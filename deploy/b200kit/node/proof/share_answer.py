@@ -21,6 +21,7 @@ from typing import Annotated
 from b200kit.node.lib import boot_clock, documents, durable_files
 from b200kit.node.lib.documents import Range
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.proof import share
 from b200kit.node.proof.command import before
 from b200kit.node.proof.document import Consequence, ProofRules
@@ -90,7 +91,7 @@ def answer(server: socket.socket, lives_s: float = LIVES_S) -> None:
 def main(args: list[str]) -> int:
     """See _USAGE."""
     match args:
-        case ["set", percent] if percent.isdigit() and 1 <= int(percent) <= WHOLE:
+        case ["set", percent] if is_digits(percent) and 1 <= int(percent) <= WHOLE:
             act = partial(keep, int(percent))
         case ["answer"]:
             act = partial(answer, socket.socket(fileno=_PASSED))

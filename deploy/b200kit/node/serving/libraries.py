@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 _LIBRARIES = {
     "torch": r"torch",
-    "nccl": r"nvidia-nccl-cu\d+",
+    "nccl": r"nvidia-nccl-cu[0-9]+",
     "flashinfer": r"flashinfer-python",
-    "cuda": r"nvidia-cuda-runtime(-cu\d+)?",
+    "cuda": r"nvidia-cuda-runtime(-cu[0-9]+)?",
 }
 # The first branch of drivers that runs a major version of CUDA, whatever its minor one. Quoted:
 # minor version compatibility (docs.nvidia.com/deploy/cuda-compatibility).

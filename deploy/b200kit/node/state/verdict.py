@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import NEEDED
 
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX = re.compile(r"\[[0-9]+\]")
 
 
 class Action(IntEnum):

@@ -30,9 +30,9 @@ AT_ONCE = 64
 OF_A_SOURCE = 64
 """Connections that one address may have open: each takes one of the unit's tasks. A node fetches 32
 files at a time at most."""
-_FROM = re.compile(r"bytes=(\d{1,18})-")
+_FROM = re.compile(r"bytes=([0-9]{1,18})-")
 _PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
-_MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{64})/(.+)")
+_MODEL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.-]*)/([0-9a-f]{64})/(.+)")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 

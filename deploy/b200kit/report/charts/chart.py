@@ -158,7 +158,7 @@ SHAPES = {
 
 A speck is a round cap of no length, short to write: there may be thousands.
 """
-_NUMBER = re.compile(r"-?\d*\.?\d+")
+_NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+")
 
 
 def marks(shape: str, places: Iterable[Point], size: float, class_: str = "") -> str:

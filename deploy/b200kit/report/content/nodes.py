@@ -39,7 +39,7 @@ HEAD = ("node", "outcome", *(f"{METRICS[key]} P50, ms" for key in _SHOWN), "met 
 _ENDED = ("outcome", "stage", "error", "commands", "changes", "exit_code", "withdrawn")
 _OF_SMOKE = ("p50_", "goodput")
 _OF_PROOF = ("serving", "proven", "served_s", "proven_s", "unread")
-_OWN = re.compile(r"\d+")
+_OWN = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)

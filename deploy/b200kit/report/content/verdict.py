@@ -33,7 +33,7 @@ TONES = {
 _NOTHING = "nothing recorded"
 _PARTS_IN_FULL = 3
 _GPU = re.compile(r"GPU ([0-9]{1,4})")
-_REPLICA = re.compile(r"vllm(-group)?@\d+\.service")
+_REPLICA = re.compile(r"vllm(-group)?@[0-9]+\.service")
 
 
 def verdict_of(host: object) -> Verdict:

@@ -10,6 +10,7 @@ known, which is never taken for none.
 
 from __future__ import annotations
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
@@ -35,7 +36,7 @@ class Command:
         except ActionFailed:
             return None
         words = [line.strip() for line in output if line.strip()]
-        return int(words[-1]) if words and words[-1].isdecimal() else None
+        return int(words[-1]) if words and is_digits(words[-1]) else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Some of its work, or all."""

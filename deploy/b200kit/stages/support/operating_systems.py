@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.view import StateView
 
 
@@ -97,5 +98,5 @@ def headers(system: System, kernel: str) -> tuple[str, ...]:
 
 def _flavour(kernel: str) -> str | None:
     """The end of a distribution kernel's release: 6.12.41+deb13-cloud-amd64 is cloud-amd64."""
-    words = dropwhile(lambda word: word[:1].isdigit(), kernel.split("-")[1:])
+    words = dropwhile(lambda word: is_digits(word[:1]), kernel.split("-")[1:])
     return "-".join(words) or None

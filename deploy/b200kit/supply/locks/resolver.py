@@ -20,7 +20,7 @@ _OPTIONS = (
     "--no-annotate", "--no-header", "--quiet",
 )  # fmt: skip
 # How uv begins its lines.
-_MARK = re.compile(r"^\W*(error|cause|Caused by):\s*|^[^\w`\"']+")
+_MARK = re.compile(r"^[^A-Za-z0-9_]*(error|cause|Caused by):\s*|^[^A-Za-z0-9_`\"']+")
 _ASIDE = re.compile(r"(hint|warning):|No solution found|$")
 
 

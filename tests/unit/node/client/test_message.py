@@ -73,6 +73,12 @@ def test_head_without_an_end_is_given_up() -> None:
         ending.feed(b"x" * 60_000)
 
 
+@in_subtests("length", [b"\xb2", b"-5", b"+5", b"0x5", b"1_0", b"5, 5"])
+def test_answer_of_a_length_that_is_none_is_refused(length: bytes) -> None:
+    with pytest.raises(HttpError, match="long"):
+        Ending().feed(b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n" % length)
+
+
 def test_answer_in_a_coding_that_nobody_asked_for_is_named() -> None:
     with pytest.raises(HttpError, match=r"compressed \(br\)"):
         answer(b"br", b"1234").body()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 MESSAGE = re.compile(
     r"\b(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)\s+(?P<severity>Fatal|Non-?fatal)\b"
-    r"(?:\s+XC\s*\d+\s+i\s*\d+\s+Link\s+(?P<link>\d+)(?:\s*[(\[]0x(?P<info>[0-9A-Fa-f]+))?)?"
+    r"(?:\s+XC\s*[0-9]+\s+i\s*[0-9]+\s+Link\s+(?P<link>[0-9]+)(?:\s*[(\[]0x(?P<info>[0-9A-Fa-f]+))?)?"
 )
 LINK_EVENTS = ("NETIR_LINK_EVT", "NETIR_LINK_DOWN")
 OTHER_END = {21, 32, 33, 34, 35, 36, 37}

@@ -11,7 +11,7 @@ from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unread
 
-CODE = re.compile(r"\((\d+)\)$")
+CODE = re.compile(r"\(([0-9]+)\)$")
 """NVML's return code at the end of a reason, "Driver Not Loaded (9)"."""
 
 

@@ -8,6 +8,7 @@ from b200kit.node.checks.findings import each, each_gpu, failed, passed, rule, w
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import SETTING
 from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, View
@@ -22,7 +23,7 @@ OPTION_AWAY = (
 
 def numbers(version: str) -> tuple[int, ...]:
     """A version's numbers for comparison; what is no number counts as 0."""
-    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+    return tuple(int(part) if is_digits(part) else 0 for part in version.split("."))
 
 
 @check("pci.driver", SETTING)

@@ -32,7 +32,7 @@ SHARE_OF = "share_of_"
 STATES = ("drain", "maint", "ready")
 ANSWER_WITHIN_S = 10.0
 _ADMIN = {"drain": 8, "maint": 1}
-_SERVER = re.compile(r"^\s*server (\S+) \S+:(\d+)", re.MULTILINE)
+_SERVER = re.compile(r"^\s*server (\S+) \S+:([0-9]+)", re.MULTILINE)
 
 
 class HAProxyError(Exception):

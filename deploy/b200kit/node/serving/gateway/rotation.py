@@ -12,6 +12,7 @@ import subprocess
 import sys
 from functools import partial
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.serving.gateway import haproxy, reload, router, soft_stop
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 
@@ -79,22 +80,22 @@ def main(args: list[str]) -> int:
             act = tell
         case ["drain" | "ready" as state, name]:
             act = partial(put, name, state)
-        case ["share", name, percent] if percent.isdigit() and 1 <= int(percent) <= 100:
+        case ["share", name, percent] if is_digits(percent) and 1 <= int(percent) <= 100:
             act = partial(give, name, int(percent))
-        case ["out", number] if number.isdigit():
+        case ["out", number] if is_digits(number):
             act = partial(out, f"vllm{number}")
-        case ["back", number] if number.isdigit():
+        case ["back", number] if is_digits(number):
             act = partial(back, f"vllm{number}")
         case ["follow"]:
             act = follow
         case ["forget"]:
             haproxy.forget(_is_warm)
             return 0
-        case ["reload", pid] if pid.isdigit():
+        case ["reload", pid] if is_digits(pid):
             act = partial(reload.reload, int(pid))
-        case ["stop", seconds, pid] if seconds.isdigit() and pid.isdigit():
+        case ["stop", seconds, pid] if is_digits(seconds) and is_digits(pid):
             act = partial(soft_stop.stop, int(pid), int(seconds))
-        case ["stop", seconds] if seconds.isdigit():
+        case ["stop", seconds] if is_digits(seconds):
             # systemd names no process: it has ended by itself, and nothing is open.
             return 0
         case _:

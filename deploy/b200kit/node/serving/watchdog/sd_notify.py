@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
+from b200kit.node.lib.readings import is_digits
+
 
 def notify(state: str) -> bool:
     """Send a state such as "READY=1" or "WATCHDOG=1"; False where nobody listens."""
@@ -22,4 +24,4 @@ def notify(state: str) -> bool:
 def watchdog_every_s() -> float | None:
     """Seconds between two signs of life: a third of WatchdogSec=; None where none is asked for."""
     limit = os.environ.get("WATCHDOG_USEC", "")
-    return int(limit) / 3e6 if limit.isdigit() and int(limit) else None
+    return int(limit) / 3e6 if is_digits(limit) and int(limit) else None
