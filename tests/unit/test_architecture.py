@@ -246,7 +246,9 @@ def own_empty_values() -> set[str]:
     found = set()
     for key, field in NodeSpec.model_fields.items():
         adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, *field.metadata, None])
-        for value in (0, "", (), False):
+        # A switch that is off is said in both ways; one that decides by itself is not.
+        switch = (False,) if field.get_default() is None else ()
+        for value in (0, "", (), *switch):
             with suppress(ValidationError):
                 if adapter.validate_python(value, strict=True) != field.get_default():
                     found.add(key)

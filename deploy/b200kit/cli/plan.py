@@ -40,7 +40,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Options:
+class PlanOptions:
     """What the command line requests."""
 
     state: str
@@ -101,7 +101,7 @@ class PlanResult:
 )
 def command(**given: Any) -> None:
     """Lay a model out on a recorded node, and say why."""
-    options = Options(**given)
+    options = PlanOptions(**given)
     try:
         result = _plan(options, _state(options.state))
     except (ModelError, hardware.HardwareError) as error:
@@ -123,7 +123,7 @@ def _state(path: str) -> dict[str, Any]:
     return plausible(state)
 
 
-def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
+def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
     pool = plan_hardware.recognised(state, options.hardware, options.gpus)
     kind = KINDS[options.engine]

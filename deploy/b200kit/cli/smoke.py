@@ -41,7 +41,7 @@ STATUS = {"pass": 0, "fail": 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class SmokeOptions:
     """What the command line requests."""
 
     url: str
@@ -67,7 +67,7 @@ class Options:
 
 
 @dataclasses.dataclass
-class Probe:
+class SmokeProbe:
     """One run against one URL: what is requested, and its results so far."""
 
     endpoint: Endpoint
@@ -212,7 +212,7 @@ def command(**given: Any) -> int:
 
     The API key comes from a file or from the environment, never from the command line.
     """
-    options = Options(**given)
+    options = SmokeOptions(**given)
     try:
         probe = _probe(options)
     except ValueError as error:
@@ -239,7 +239,7 @@ def _write(document: dict[str, Any], file: str) -> None:
         Path(file).write_text(json.dumps(document) + "\n")
 
 
-def _foresight(probe: Probe) -> str:
+def _foresight(probe: SmokeProbe) -> str:
     """What is about to be sent, and how long that takes at least."""
     arrival = probe.volley.arrival
     if arrival.concurrency or not arrival.rate:
@@ -248,7 +248,7 @@ def _foresight(probe: Probe) -> str:
     return f"{probe.requests} requests in about {seconds:.0f} s, up to {ROUNDS} times if undecided"
 
 
-def _probe(options: Options) -> Probe:
+def _probe(options: SmokeOptions) -> SmokeProbe:
     """The requested run, checked before anything is sent. Raises UsageError or ValueError."""
     for name in ("requests", "rate", "input_tokens", "output_tokens", "concurrency"):
         value = getattr(options, name)
@@ -272,10 +272,10 @@ def _probe(options: Options) -> Probe:
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
     answers = Answers(options.model, volley.salt, reference_in(options.reference))
-    return Probe(target, volley, options.requests, objective, watch, cpus, answers)
+    return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
-def _dataset(options: Options) -> Dataset:
+def _dataset(options: SmokeOptions) -> Dataset:
     """What is sent. Raises UsageError, or ValueError."""
     try:
         source = dataset.source(options.prompts)

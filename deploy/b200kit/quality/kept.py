@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from b200kit import engines
+from b200kit import catalog, engines
+from b200kit.catalog import shipped
 from b200kit.engines import kv_cache
 from b200kit.inventory import precision, shape
 from b200kit.inventory.spec import NodeSpec
@@ -21,7 +23,6 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
-from b200kit.quality.limits import limits
 from b200kit.records import store
 from b200kit.records.entries import Divergence, PrecisionKey, QualityComparison
 from b200kit.run import jsonl
@@ -29,6 +30,8 @@ from b200kit.run.node import Node
 
 FOLDER = "quality"
 _NONE = "no comparison is recorded"
+_LIMITS = Path(catalog.__file__).with_name("quality.yaml")
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -113,3 +116,16 @@ def judged(known: PrecisionKey, compared: Divergence) -> Finding:
     }
     [finding] = precision_check.validated(Expectation({"precision": asked}), StateView({}))
     return finding
+
+
+def limits(lowered: Sequence[str]) -> dict[str, float]:
+    """Metric to its limit for what is served in fewer bits: those of the fewest bits."""
+    table = _table()
+    bits = min((int(table["bits"].get(name.split()[0], _FEW)) for name in lowered), default=8)
+    return {name: float(value) for name, value in table["limits"][bits].items()}
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = shipped.read(_LIMITS)
+    return table

@@ -44,13 +44,13 @@ class WaitingNode:
 
 
 @dataclass(frozen=True)
-class History:
+class NodeHistory:
     """What the transactions of the inventory's nodes say of changes that were made or tried."""
 
     changes: Mapping[str, ChangeSummary | None]
 
     @classmethod
-    def read(cls, folder: Path, inventory: Sequence[str]) -> History:
+    def read(cls, folder: Path, inventory: Sequence[str]) -> NodeHistory:
         """Of each node the last change. One that is damaged counts as out; of it nobody knows."""
         found = {}
         for name in inventory:
@@ -80,12 +80,12 @@ class Entries:
     planned: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
     _turns: Turns | None = None
-    _history: History | None = None
+    _history: NodeHistory | None = None
 
-    def history(self) -> History:
+    def history(self) -> NodeHistory:
         """What earlier runs left, read once."""
         if self._history is None:
-            self._history = History.read(SAFETY.folder, SAFETY.inventory)
+            self._history = NodeHistory.read(SAFETY.folder, SAFETY.inventory)
         return self._history
 
     def turns(self, nodes: Mapping[str, Node]) -> Turns:

@@ -5,11 +5,11 @@ A split that leaves nothing is a `Headroom` below zero: its bytes are those that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing import memory, number_formats, weight_blocks
+from b200kit.sizing import memory, weight_blocks
 from b200kit.sizing.dimensions import WIDTHS, Dimensions, ModelError
 from b200kit.sizing.memory import Memory, Weights
 
@@ -24,6 +24,11 @@ _BATCHES = 2
 # Sequences of a step by which active weights are counted, as in a full batch of the goal latency;
 # each token goes to experts of its own, by chance. Inferred.
 _FEW = 8
+# NVFP4 needs the FP4 units of Blackwell: NVIDIA's model cards of NVFP4 checkpoints name Blackwell
+# as the only architecture (quoted). MXFP4 runs on Hopper as well (vLLM's recipe for gpt-oss,
+# quoted). PCI ids of the GPUs of the catalogue that have those units: B200 and B300.
+_WITH_FP4 = frozenset({"10de:2901", "10de:3182"})
+_FP4 = "nvfp4"
 
 
 class Impossible(ValueError):
@@ -209,14 +214,14 @@ def check_formats(
     if refused:
         ways = _would_fit(subject, pool, requested, others)
         raise Impossible("model", f"{subject.name} on {pool.name}: {refused}. {ways}")
-    refused = number_formats.refusal(requested.kv_dtype, pool.ids)
+    refused = _format_refusal(requested.kv_dtype, pool.ids)
     if refused:
         raise Impossible("engine.flags", f"kv-cache-dtype on {pool.name}: {refused}")
 
 
 def _weights_refusal(subject: Subject, pool: GpuPool) -> str | None:
     """Why these GPUs cannot compute with weights of some part."""
-    found = (number_formats.refusal(name, pool.ids) for name in sorted(subject.dimensions.formats))
+    found = (_format_refusal(name, pool.ids) for name in sorted(subject.dimensions.formats))
     return next((reason for reason in found if reason), None)
 
 
@@ -277,3 +282,11 @@ def _min_width(subject: Subject, pool: GpuPool, requested: Requested) -> int | N
 def gb(number: float) -> str:
     """Bytes as a person says them."""
     return f"{number / 1e9:.0f} GB" if number >= 10e9 else f"{number / 1e9:.1f} GB"
+
+
+def _format_refusal(name: str, ids: Set[str]) -> str | None:
+    """Why GPUs of these PCI ids cannot use a format; None where they can, or are not known."""
+    without = sorted(ids - _WITH_FP4)
+    if not name.startswith(_FP4) or not without:
+        return None
+    return f"{name.upper()} needs a Blackwell GPU; {', '.join(without)} is older"

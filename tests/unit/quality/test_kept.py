@@ -16,7 +16,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Status
 from b200kit.quality import kept
-from b200kit.quality.limits import limits
+from b200kit.quality.kept import limits
 from b200kit.records import store
 from b200kit.records.entries import Divergence, QualityComparison
 from b200kit.run.node import Node

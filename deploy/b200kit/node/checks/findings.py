@@ -11,7 +11,7 @@ from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.view import GpuView, StateView, Unread
 
 
-class Part(Protocol):
+class NamedPart(Protocol):
     """What a check looks at one by one: how findings name it, and how a person finds it."""
 
     @property
@@ -23,7 +23,7 @@ class Part(Protocol):
         """What a person needs to find it."""
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=NamedPart)
 _OWN = re.compile(r"^gpus\[[0-9]+\]\.")
 RULE = "b200kit rule"
 """Source of an expectation that is no hardware figure but our own rule."""
@@ -41,7 +41,7 @@ def passed(summary: str, expected: Expected | None = None, subject: str = "node"
 
 
 def noted(
-    summary: str, gpu: Part | None, read: object, expected: Expected, part: str = ""
+    summary: str, gpu: NamedPart | None, read: object, expected: Expected, part: str = ""
 ) -> Finding:
     """A pass to keep an eye on, on a GPU or another part, or on the node."""
     return Finding(
@@ -60,7 +60,7 @@ def failed(
     read: object,
     expected: Expected,
     action: Action,
-    gpu: Part | None = None,
+    gpu: NamedPart | None = None,
     part: str = "",
     *,
     subject: str = "",
@@ -94,7 +94,7 @@ def unread(error: Unread, subject: str = "", part: str = "") -> Finding:
 
 
 def within(
-    findings: Iterable[Finding], of: Part | None = None, *, subject: str = "", part: str = ""
+    findings: Iterable[Finding], of: NamedPart | None = None, *, subject: str = "", part: str = ""
 ) -> Iterator[Finding]:
     """The findings of one part; what could not be read of it is one, and ends only these."""
     try:

@@ -24,7 +24,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = yaml_subset.load(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RowComparison:
     """How a reading is compared with what is expected, and what is said of it.
 
     `holds` and `good` are said where a row has no words of its own, `fault` of a GPU.
@@ -39,16 +39,16 @@ class Comparison:
 
 _SAME = "No GPU {text}.", "{text}", "{expectation} is {value} on every GPU"
 COMPARISONS = {
-    "at_least": Comparison(
+    "at_least": RowComparison(
         int, operator.ge, "Every GPU has its {text}.", "has {reading} {unit} of {text}",
         "{text} is at least {expected}",
     ),
-    "at_most": Comparison(
+    "at_most": RowComparison(
         int, operator.le, "No GPU has too many {text}.", "has {reading} {text}",
         "{text}: at most {expected} on every GPU",
     ),
-    "equals": Comparison(int, operator.eq, *_SAME),
-    "is": Comparison(bool, operator.eq, *_SAME),
+    "equals": RowComparison(int, operator.eq, *_SAME),
+    "is": RowComparison(bool, operator.eq, *_SAME),
 }  # fmt: skip
 _ACTIONS = {action.word: action for action in Action}
 

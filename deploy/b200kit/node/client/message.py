@@ -42,7 +42,7 @@ def parse_head(data: bytes) -> tuple[int, Fields, int]:
     first, *rest = data[:end].decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     # More of what somebody else says is not repeated: it may be our own request, with a key.
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not is_digits(words[1]):
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _is_number(words[1]):
         raise HttpError(f"not an HTTP answer: it begins with {first[:4]!r}")
     pairs = (line.partition(":") for line in rest)
     fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
@@ -50,7 +50,7 @@ def parse_head(data: bytes) -> tuple[int, Fields, int]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
+    return is_digits(text) and len(text) <= _DIGITS
 
 
 class Body:
@@ -64,7 +64,7 @@ class Body:
         if coding not in (*_COMPRESSED, "identity", ""):
             raise HttpError(f"the answer is compressed ({coding[:4]}), which nobody asked for")
         self._chunks = Dechunker() if chunked else None
-        if not chunked and length and not is_digits(length):
+        if not chunked and length and not _is_number(length):
             raise HttpError(f"the answer is {length[:20]!r} bytes long")
         self._left = int(length) if length and not chunked else None
         self._packed = zlib.decompressobj(_ANY_HEADER) if coding in _COMPRESSED else None

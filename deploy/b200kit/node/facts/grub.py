@@ -21,12 +21,12 @@ _DEPTH = 8
 
 
 @dataclass
-class Entry:
+class MenuEntry:
     """A menu's line: what it can be chosen by, the kernel it boots, or the menu below it."""
 
     names: tuple[str, ...] = ()
     kernel: str | None = None
-    below: list[Entry] = field(default_factory=list)
+    below: list[MenuEntry] = field(default_factory=list)
 
 
 def default_kernel(config: str, environment: str = "") -> str:
@@ -41,15 +41,15 @@ def default_kernel(config: str, environment: str = "") -> str:
     return entry.kernel
 
 
-def menu(config: str) -> Entry:
+def menu(config: str) -> MenuEntry:
     """The tree of entries. Other blocks (functions, if) are passed over by their braces."""
-    root = Entry()
-    open_blocks: list[Entry | None] = [root]
+    root = MenuEntry()
+    open_blocks: list[MenuEntry | None] = [root]
     for line in config.splitlines():
         opens = _OPENS.match(line)
         inner = next((block for block in reversed(open_blocks) if block), root)
         if opens:
-            entry = Entry(_names(opens[2]))
+            entry = MenuEntry(_names(opens[2]))
             inner.below.append(entry)
             open_blocks.append(entry)
         elif line.rstrip().endswith("{"):
@@ -88,9 +88,9 @@ def default(config: str, variables: dict[str, str]) -> str:
     return variables.get("saved_entry", "") or "0" if "saved_entry" in chosen else chosen or "0"
 
 
-def choose(root: Entry, chosen: str) -> Entry | None:
+def choose(root: MenuEntry, chosen: str) -> MenuEntry | None:
     """The entry of an index, title, id or path of them; a submenu stands for its first entry."""
-    entry: Entry | None = _one(root, chosen) or root
+    entry: MenuEntry | None = _one(root, chosen) or root
     if entry is root:
         for word in chosen.split(">"):
             entry = _one(entry, word) if entry else None
@@ -101,7 +101,7 @@ def choose(root: Entry, chosen: str) -> Entry | None:
     return entry
 
 
-def _one(menu: Entry, word: str) -> Entry | None:
+def _one(menu: MenuEntry, word: str) -> MenuEntry | None:
     if is_digits(word):
         return menu.below[int(word)] if int(word) < len(menu.below) else None
     return next((entry for entry in menu.below if word in entry.names), None)

@@ -27,7 +27,7 @@ class PowerLimitRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Gpu:
+class LimitedGpu:
     """One GPU, the limit it is to have, and those it takes, in mW."""
 
     index: int
@@ -62,12 +62,12 @@ def watts(word: str) -> str:
     return word
 
 
-def asked(index: int, word: str) -> Gpu:
+def asked(index: int, word: str) -> LimitedGpu:
     """A GPU with the limit that is asked for."""
     handle = n.nvmlDeviceGetHandleByIndex(index)
     own = n.nvmlDeviceGetPowerManagementDefaultLimit
     limit = own(handle) if word == DEFAULT else int(word) * 1000
-    return Gpu(index, handle, limit, *n.nvmlDeviceGetPowerManagementLimitConstraints(handle))
+    return LimitedGpu(index, handle, limit, *n.nvmlDeviceGetPowerManagementLimitConstraints(handle))
 
 
 def faults(word: str) -> Iterator[str]:

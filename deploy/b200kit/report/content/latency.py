@@ -55,7 +55,7 @@ class LatencyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class ShownLatency:
     """All about one smoke test; `why` is set, and nothing else, where there is none."""
 
     why: str = ""
@@ -68,16 +68,16 @@ class Latency:
     age: str = ""
 
 
-def latency_of(host: object) -> Latency:
+def latency_of(host: object) -> ShownLatency:
     """Return the latency of a HostRecord; percentiles that n cannot carry stand as ``-``."""
     smoke = read(host, "smoke")
     if not mapping(smoke):
-        return Latency(unread(smoke, "no smoke test was run"))
+        return ShownLatency(unread(smoke, "no smoke test was run"))
     rows = tuple(_row(smoke, key) for key in METRICS)
     age, at = number(read(host, "smoke_age_s")), read(smoke, "taken_at")
     when = "" if isinstance(at, Unmeasured) or not at else f" at {show(at)}"
     ago = "" if age is None else f"{duration(age)} ago"
-    return Latency(
+    return ShownLatency(
         stand_in=read(smoke, "conditions", "stand_in") is True,
         verdict=show(read(smoke, "verdict")),
         reasons=tuple(map(show, items(read(smoke, "reasons")))),

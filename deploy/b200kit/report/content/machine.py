@@ -56,7 +56,7 @@ def machine_of(host: object) -> MachineView:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """One ordered pair: its short text, its tone, and the three statuses in words."""
 
     text: str
@@ -69,7 +69,7 @@ class Matrix:
     """The cells by row (from) and column (to), the legend of the codes in it, or why none."""
 
     labels: tuple[str, ...] = ()
-    rows: tuple[tuple[Cell, ...], ...] = ()
+    rows: tuple[tuple[MatrixCell, ...], ...] = ()
     legend: str = ""
     why: str = ""
 
@@ -95,9 +95,9 @@ def matrix_of(host: object) -> Matrix:
     return Matrix(tuple(labels), rows, legend)
 
 
-def _cell(p2p: object, i: int, j: int, tone: str) -> Cell:
+def _cell(p2p: object, i: int, j: int, tone: str) -> MatrixCell:
     if i == j:
-        return Cell("", "self", "itself")
+        return MatrixCell("", "self", "itself")
     values = {kind: read(p2p, kind, i, j) for kind in (*_KINDS, *_REPORTED)}
     words = []
     for kind, value in values.items():
@@ -112,7 +112,7 @@ def _cell(p2p: object, i: int, j: int, tone: str) -> Cell:
         if code is not None
     }
     if len(short) < len(codes):
-        return Cell("?", tone, tip)
+        return MatrixCell("?", tone, tip)
     if len(set(short.values())) == 1:
-        return Cell(short["nvlink"], tone, tip)
-    return Cell(" ".join(f"{k[0].upper()}: {short[k]}" for k in short if codes[k]), tone, tip)
+        return MatrixCell(short["nvlink"], tone, tip)
+    return MatrixCell(" ".join(f"{k[0].upper()}: {short[k]}" for k in short if codes[k]), tone, tip)

@@ -139,7 +139,7 @@ def _latencies(hosts: Mapping[str, object]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class BarFigure:
     """A median in ms as text, and its part of the largest one in percent, for its bar."""
 
     text: str
@@ -153,7 +153,7 @@ class NodeRow:
     name: str
     outcome: Outcome
     stand_in: bool
-    figures: tuple[Figure, ...]
+    figures: tuple[BarFigure, ...]
     good: str
     record: str
 
@@ -172,9 +172,9 @@ def fleet(record: object) -> list[NodeRow]:
             outcome=outcome_of(hosts[name]),
             stand_in=_stand_in(hosts[name]),
             figures=tuple(
-                Figure("unmeasured", 0.0)
+                BarFigure("unmeasured", 0.0)
                 if value is None
-                else Figure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
+                else BarFigure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
                 for value, top in zip(values, most, strict=True)
             ),
             good=goodput_share(read(hosts[name], "smoke")),

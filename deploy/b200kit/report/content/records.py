@@ -42,7 +42,7 @@ _ROWS = {
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RecordHistory:
     """A node's newest runs against its record, as text."""
 
     word: str
@@ -64,7 +64,7 @@ class Diagnosis:
     cleared: int
 
 
-def history(document: object) -> History:
+def history(document: object) -> RecordHistory:
     """A comparison; a document without an outcome is unmeasured.
 
     A regression is reported even where nothing differs between the run conditions.
@@ -75,7 +75,7 @@ def history(document: object) -> History:
     changed = [show(read(entry, "text")) for entry in items(read(document, "changed"))]
     if not changed and slower:
         changed = ["nothing that the run conditions show"]
-    return History(
+    return RecordHistory(
         word=WORDS.get(outcome, ""),
         tone=_TONES.get(outcome, "unknown"),
         why=str(found) if isinstance(found, Unmeasured) else show(read(document, "why")),
@@ -145,7 +145,7 @@ def _group(group: object, name: str) -> list[str]:
     return [milliseconds(middle), spread, f"{cv * 100:.1f} %"]
 
 
-def history_of(host: object) -> History:
+def history_of(host: object) -> RecordHistory:
     """The section "against the record" of a HostRecord."""
     found = history(read(host, "record"))
     return found if "record" in mapping(host) else replace(found, why=_NOTHING)

@@ -23,7 +23,7 @@ _NAMED = {"replicas", "tensor_parallel", "data_parallel", "expert_parallel",
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ShownCell:
     """One measured (or not) place of the matrix: a layout under a workload at a rate."""
 
     layout: str
@@ -72,7 +72,7 @@ class Tuning:
     evidence: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[ShownCell, ...] = ()
     knees: tuple[Knee, ...] = ()
     stand_in: bool = False
 
@@ -80,11 +80,11 @@ class Tuning:
         """Return the knee that was found there."""
         return next((k for k in self.knees if (k.layout, k.workload) == (layout, workload)), None)
 
-    def there(self, layout: str, workload: str) -> list[Cell]:
+    def there(self, layout: str, workload: str) -> list[ShownCell]:
         """Return the cells of a layout under a workload."""
         return [c for c in self.cells if (c.layout, c.workload) == (layout, workload)]
 
-    def best(self, layout: str, workload: str) -> Cell | None:
+    def best(self, layout: str, workload: str) -> ShownCell | None:
         """Return the cell at the knee, else the measured one with the most goodput."""
         measured = [cell for cell in self.there(layout, workload) if cell.measured]
         knee = self.knee(layout, workload)
@@ -168,9 +168,9 @@ def _in_short(layout: object) -> str:
     ])  # fmt: skip
 
 
-def _cell(entry: object, names: _Names) -> Cell:
+def _cell(entry: object, names: _Names) -> ShownCell:
     rate = read(entry, "rate")
-    return Cell(
+    return ShownCell(
         layout=names.of(read(entry, "layout")),
         workload=_words(read(entry, "workload")),
         rate=number(rate),

@@ -16,7 +16,7 @@ from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
 
 
-class Command:
+class CommandTraffic:
     """The site's own."""
 
     name = "command"
@@ -44,4 +44,4 @@ class Command:
         return f"{node.spec.traffic_command[0]}: back, {share_percent} %"
 
 
-TRAFFIC = Command()
+TRAFFIC = CommandTraffic()

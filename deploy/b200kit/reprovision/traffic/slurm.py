@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.state import slurm
 from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import one_line, run
@@ -82,7 +83,7 @@ def _jobs(node: Node) -> list[str]:
     command = ["squeue", "--all", "--noheader", f"--nodelist={node.name}"]
     output = run([*command, f"--states={HOLDING}", "--format=%A"])
     jobs = sorted(set(output.split()))
-    if not all(map(str.isdigit, jobs)):
+    if not all(map(is_digits, jobs)):
         raise ActionFailed(f"squeue lists what are no jobs: {one_line(output)}")
     return jobs
 

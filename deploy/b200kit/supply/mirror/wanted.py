@@ -28,7 +28,7 @@ class BuildRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class MirrorPart:
     """What a plan lists on a line: files of one kind, and where they come from."""
 
     name: str
@@ -121,21 +121,21 @@ def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[M
     )
 
 
-def parts(of: Wanted) -> Iterator[Part]:
+def parts(of: Wanted) -> Iterator[MirrorPart]:
     """The plan's lines."""
     for system in dict.fromkeys(apt.of.system for apt, _ in of.apt):
         pool = of.pool(system).values()
         urls = (url for apt, found in of.apt if apt.of.system == system for url in found)
-        yield Part(f"packages {system}", len(pool), _sum(pool), _hosts(urls))
+        yield MirrorPart(f"packages {system}", len(pool), _sum(pool), _hosts(urls))
     if found := of.wheels:
-        yield Part("wheels", len(found), _sum(found.values()), _hosts(found))
+        yield MirrorPart("wheels", len(found), _sum(found.values()), _hosts(found))
     for model, raw, entries in of.models:
         origin = origin_of(raw)
         where = (f"{origin.repository}@{origin.commit[:12]} on the Hub",) if origin else ("here",)
-        yield Part(f"model {model.name}", len(entries), _sum(entries), where)
+        yield MirrorPart(f"model {model.name}", len(entries), _sum(entries), where)
     for image in of.images:
         host = image.reference.partition("/")[0]
-        yield Part(f"image {image.name}", len(image.entries), _sum(image.entries), (host,))
+        yield MirrorPart(f"image {image.name}", len(image.entries), _sum(image.entries), (host,))
 
 
 def downloads(needs: Needs, of: Wanted) -> Iterator[Download]:

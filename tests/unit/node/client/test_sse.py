@@ -63,10 +63,13 @@ def test_a_body_shorter_than_announced_is_cut_off() -> None:
         exchange.body()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"220 mail ESMTP\r\n\r\n", b"HTTP/1.1 20\xb2 OK\r\n\r\n", b"HTTP/1.1 -1\r\n\r\n"],
-)
+@in_subtests("status", [b"20\xb2", b"-1", b"+200", b"2_0", b""])
+def test_status_that_is_no_number_is_refused(status: bytes) -> None:
+    with pytest.raises(HttpError):
+        parse_head(b"HTTP/1.1 " + status + b" OK\r\n\r\n")
+
+
+@pytest.mark.parametrize("data", [b"", b"220 mail ESMTP\r\n\r\n"])
 def test_what_is_not_http_is_refused(data: bytes) -> None:
     with raises_message(HttpError):
         parse_head(data)

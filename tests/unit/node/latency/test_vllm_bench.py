@@ -122,15 +122,17 @@ def test_result_is_kept_without_its_series_and_with_its_command(
     assert "canary-key-1234" not in json.dumps(found)
 
 
+@pytest.mark.parametrize("result", ["[" * 100_000, "[]", '{"a": 1, "a": 2}'], ids=range(3))
+def test_result_that_is_no_object_is_unmeasured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, result: str
+) -> None:
+    script = f"open(sys.argv[-1], 'w').write({result!r})"
+    found = run(serving(tmp_path), engine(tmp_path, script), capsys, monkeypatch)
+    assert set(found) == {"unmeasured"}
+
+
 @pytest.mark.parametrize(
-    "script",
-    [
-        "sys.exit('tokenizer not found')",
-        "pass",
-        "open(sys.argv[-1], 'w').write('{')",
-        "open(sys.argv[-1], 'w').write('[' * 100000)",
-        "open(sys.argv[-1], 'w').write('[]')",
-    ],
+    "script", ["sys.exit('tokenizer not found')", "pass", "open(sys.argv[-1], 'w').write('{')"]
 )
 def test_run_that_fails_is_unmeasured_with_its_last_line(
     tmp_path: Path,

@@ -97,7 +97,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class NodeClock:
     """The node's clocks at its answer, and the seconds that passed since."""
 
     at: datetime | None
@@ -105,7 +105,7 @@ class Clock:
     passed_s: float
 
     @classmethod
-    def of(cls, known: NodeAnswer, now: float) -> Clock:
+    def of(cls, known: NodeAnswer, now: float) -> NodeClock:
         """Of an answer that is so old at *now*."""
         return cls(
             moment(read(known.standing, "at")),
@@ -231,7 +231,7 @@ def node_now(name: str, known: NodeAnswer, planned: Planned | None, now: float) 
 
 
 def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float) -> NodeNow:
-    standing, clock = known.standing, Clock.of(known, now)
+    standing, clock = known.standing, NodeClock.of(known, now)
     entries = [mapping(entry) for entry in items(read(standing, "replicas"))]
     serving = [entry for entry in entries if entry.get("takes_requests") is True]
     proof = proof_now(standing, name)
@@ -286,7 +286,7 @@ def _not_read(known: NodeAnswer, now: float) -> Point:
 
 
 def _points(
-    standing: object, known: NodeAnswer, clock: Clock, entries: list[Entry]
+    standing: object, known: NodeAnswer, clock: NodeClock, entries: list[Entry]
 ) -> Iterator[Point]:
     if read(standing, "headless") is True:
         yield Point("member", "it works for a replica of another node, which shows it")
@@ -313,7 +313,7 @@ def _points(
     yield from _other_faults(standing, seen, clock)
 
 
-def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
+def _quarantined(mark: object, standing: object, clock: NodeClock) -> Point:
     if not isinstance(mark, dict):
         why = mark.reason if isinstance(mark, Unmeasured) else "it is no mark"
         return Point("unknown", f"whether it is quarantined could not be read: {why}")
@@ -324,7 +324,7 @@ def _quarantined(mark: object, standing: object, clock: Clock) -> Point:
     return Point("out", what, "", when, age)
 
 
-def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Point]:
+def _of_proof(proof: ProofNow, clock: NodeClock, share: int | None) -> Iterator[Point]:
     word = _OF_PROOF.get(proof.state)
     if word is None:
         return
@@ -339,7 +339,7 @@ def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Poin
 
 
 def _replicas_out(
-    standing: object, entries: list[Entry], faults: list[Fault], clock: Clock
+    standing: object, entries: list[Entry], faults: list[Fault], clock: NodeClock
 ) -> Iterator[Point]:
     """Replicas without new requests, together where they are out for one reason."""
     word = "partly out" if any(one.get("takes_requests") is True for one in entries) else "out"
@@ -357,7 +357,7 @@ def _replicas_out(
         yield Point(point.state, f"{names}: {point.what}", point.next, point.when, point.age_s)
 
 
-def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: Clock) -> Point:
+def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: NodeClock) -> Point:
     document = read(standing, "watchdog", show(entry.get("index")))
     kept = documents.understood(ReplicaState, document) or ReplicaState()
     status = show(entry.get("status"))
@@ -377,7 +377,7 @@ def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: 
     return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
 
 
-def _ejected(kept: ReplicaState, document: object, clock: Clock) -> tuple[str, float]:
+def _ejected(kept: ReplicaState, document: object, clock: NodeClock) -> tuple[str, float]:
     """Since when, by the clock of this boot, which is what its ejections are counted by."""
     if clock.boot_s is None or clock.at is None or not kept.ejections:
         return clock.since(read(document, "last", "at"))
@@ -389,7 +389,7 @@ def _ejected(kept: ReplicaState, document: object, clock: Clock) -> tuple[str, f
 
 
 def _look(
-    document: object, look: Look | None, known: NodeAnswer, clock: Clock, problem: str
+    document: object, look: Look | None, known: NodeAnswer, clock: NodeClock, problem: str
 ) -> Iterator[Point]:
     """Whether the last look says anything about now; *problem*: why it is not understood."""
     why, when, age = "", "", 0.0
@@ -407,7 +407,7 @@ def _look(
         yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
 
 
-def _other_faults(standing: object, faults: list[Fault], clock: Clock) -> Iterator[Point]:
+def _other_faults(standing: object, faults: list[Fault], clock: NodeClock) -> Iterator[Point]:
     """Confirmed faults that took nobody out."""
     every = mapping(read(standing, "watchdog")).values()
     kept = [one for d in every if (one := documents.understood(ReplicaState, d))]

@@ -51,8 +51,6 @@ def test_what_a_node_gets_is_the_same_prompts_by_the_same_name(tmp_path: Path) -
         (b'{"text": "x"}\n', "other.jsonl"),
         (b'""\n', "nothing.jsonl"),
         (b"7\n", "number.jsonl"),
-        (b"[" * 100_000, "deep.jsonl"),
-        (b'{"prompt": "a", "prompt": "b"}\n', "twice.jsonl"),
         (b"x" * ((16 << 20) + 1), "large.txt"),
     ],
 )
@@ -61,6 +59,12 @@ def test_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: bytes, na
     with pytest.raises(ValueError, match=name) as refused:
         site_file.read(path)
     assert_message(str(refused.value).replace(str(tmp_path), "DIR"))
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"prompt": "a", "prompt": "b"}'], ids=range(2))
+def test_line_that_is_no_json_to_the_strict_reader_is_named(tmp_path: Path, line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"asked\.jsonl, line 1: "):
+        site_file.read(written(tmp_path, line, "asked.jsonl"))
 
 
 def test_all_prompts_are_sent_before_one_comes_again_and_none_begins_alike() -> None:
