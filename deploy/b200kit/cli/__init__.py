@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        _no_empty_text(arguments)
+        _no_slips(arguments)
         # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
         with b200.make_context("b200", list(arguments) or ["--help"]) as context:
             status: int | None = b200.invoke(context)
@@ -124,11 +125,18 @@ def _run(arguments: Sequence[str]) -> int:
     return status or 0
 
 
-def _no_empty_text(arguments: Sequence[str]) -> None:
-    """Refuse "", mostly a shell's variable that is not set: it would stand for the default."""
+def _no_slips(arguments: Sequence[str]) -> None:
+    """Refuse "", mostly a shell's variable that is not set: it would stand for the default.
+
+    And a number in another script's digits, which int() takes, and nothing else here.
+    """
     for before, word in zip(["b200", *arguments], arguments, strict=False):
         if not word or re.fullmatch(r"--[a-z-]+=", word):
             raise click.UsageError(f"an empty text {'in' if word else 'after'} {word or before}")
+        if not word.isascii():
+            with suppress(ValueError):
+                float(word.partition("=")[2] or word)
+                raise click.UsageError(f"{word}: a number has the digits 0 to 9")
 
 
 def _refuse(arguments: Sequence[str], message: str, exit_code: int) -> int:

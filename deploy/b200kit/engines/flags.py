@@ -168,14 +168,6 @@ def _close(name: str, known: Iterable[str]) -> str:
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_json(text: str) -> bool:
     try:
         parse(text)
@@ -184,10 +176,12 @@ def _is_json(text: str) -> bool:
     return True
 
 
+# float() takes digits of every script, "nan" and "1_0", too.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _READS: dict[str, Callable[[str], bool]] = {
     "int": lambda text: re.fullmatch(r"-?[0-9]+", text) is not None,
     "size": lambda text: _SIZE.fullmatch(text) is not None,
-    "float": _is_float,
+    "float": lambda text: _NUMBER.fullmatch(text) is not None,
     "json": _is_json,
     "str": lambda text: True,
     "bool-or-str": lambda text: True,

@@ -280,9 +280,9 @@ def test_what_is_not_understood_exits_2_with_one_line(capsys: Capture, words: li
     [
         ("{}", "is no b200kit/node-state/1"),
         ('{"schema": "b200kit/node-state/9", "gpus": []}', "is no b200kit/node-state/1"),
-        ("[]", "is no b200kit/node-state/1"),
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("[]", "must be an object"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_file_that_is_no_state_exits_2(

@@ -87,6 +87,12 @@ def test_flag_is_refused_in_one_line(case: str) -> None:
     assert "\n" not in refused
 
 
+@in_subtests("value", ["\uff10.9", "\u0660.\u0669", "0.9\u00b2", "0_9", "inf"])
+def test_number_that_is_one_to_python_alone_is_refused(value: str) -> None:
+    [refused] = refusals(flags={"gpu-memory-utilization": value})
+    assert refused.startswith("engine.flags.gpu-memory-utilization: must be a number")
+
+
 @in_subtests("case", TAKEN)
 def test_flag_that_the_engine_takes_is_let_through(case: str) -> None:
     assert refusals(flags=TAKEN[case]) == []

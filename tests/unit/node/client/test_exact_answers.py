@@ -180,7 +180,10 @@ FAILED = {
         "the answer has no output",
     ),
     "no DONE": (at_once(*GOOD[:-1]), "the stream was cut off before [DONE]"),
-    "not JSON": (at_once(ROLE, event("oops"), DONE), "an event that is not JSON: 'oops'"),
+    "not JSON": (
+        at_once(ROLE, event("oops"), DONE),
+        "the event 'oops': not JSON: Expecting value: line 1 column 1 (char 0)",
+    ),
 }  # fmt: skip
 
 
