@@ -245,7 +245,8 @@ def own_empty_values() -> set[str]:
     """Keys of an inventory that take 0, "", () or False as a value that is not their default."""
     found = set()
     for key, field in NodeSpec.model_fields.items():
-        adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, *field.metadata, None])
+        kind: Any = Annotated[field.annotation, *field.metadata, None]
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
         # A switch that is off is said in both ways; one that decides by itself is not.
         switch = (False,) if field.get_default() is None else ()
         for value in (0, "", (), *switch):

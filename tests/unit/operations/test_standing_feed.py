@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.operations import standing_feed
-from b200kit.operations.standing_feed import Feed, aged, answered
+from b200kit.operations.standing_feed import Feed, NotFollowed, aged, answered
 from b200kit.report.content.now.node import NodeAnswer
 
 NEW = NodeAnswer(since=100.0)
@@ -33,6 +33,16 @@ def test_a_node_that_falls_silent_is_not_read_any_more() -> None:
     assert aged(read, 140.0, 30.0) is read
     assert aged(read, 140.1, 30.0).why
     assert aged(NEW, 900.0, 30.0) is NEW
+
+
+@pytest.mark.parametrize("line", ['{"nodes": ', "[1]", "[" * 100_000], ids=range(3))
+def test_line_that_is_none_does_not_end_the_reader(tmp_path: Path, line: str) -> None:
+    feed = Feed(tmp_path / "site.py", 1)
+    feed._words = [sys.executable, "-c", f"print({line!r})"]
+    with feed:
+        feed.first(60)
+        with pytest.raises(NotFollowed):
+            feed.known(0.0)
 
 
 def test_it_is_left_also_where_an_interrupt_has_kept_the_lock(

@@ -12,6 +12,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state import drift
 from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
 from b200kit.stages import firewall, pipeline, weights
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
@@ -93,6 +94,15 @@ def test_refusal_ends_the_node_before_the_driver(tmp_path: Path) -> None:
     }
     with raises_message(StageFailed):
         make(node, "weights")
+
+
+@in_subtests("said", ["[]", "[" * 100_000, '{"complete": false, "complete": true}', "7"])
+def test_answer_that_is_no_object_ends_the_node(said: str, tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.answers = {"weights begin": (True, said)}
+    [*_, begin] = weights.plan(node)
+    with pytest.raises(RemoteError):
+        begin.apply(node)
 
 
 def test_store_that_is_gone_does_not_stop_the_driver(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.reprovision.reimage.maas import MARKER, System
 from b200kit.run.node import Node
 from tests.messages import PORT, assert_message, raises_message
+from tests.subtests import in_subtests
 from tests.unit.reprovision.reimage.maas_api import KEY, SYSTEM, Maas, serving
 from tests.unit.run.test_known_hosts import NEW, OLD
 
@@ -130,6 +131,15 @@ def test_what_keeps_it_from_maas_is_one_line(
     assert_message(str(text.value), PORT=PORT)
     assert not any(part in str(text.value) for part in ("canarysecret7", "one-part", "\n"))
     assert not maas.asked
+
+
+@in_subtests("answer", [[1], "text", None])
+def test_answer_that_is_no_object_is_one_line(
+    answer: Any, system: Make, maas: Maas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maas, "look", lambda: answer)
+    with pytest.raises(ActionRefused):
+        system().advance(INTENT)
 
 
 def test_machine_in_a_state_that_cannot_be_deployed_is_named(system: Make, maas: Maas) -> None:
