@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -11,20 +10,21 @@ import pytest
 from b200kit.node.client import http
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.client.sse import SseSplitter
+from b200kit.node.lib import documents
 from tests.unit.node.client.scores import even, playing
 
 
 def test_nothing_is_decoded_before_the_answer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    received, loads, feed = http._Collector.data_received, json.loads, SseSplitter.feed
+    received, parse, feed = http._Collector.data_received, documents.parse, SseSplitter.feed
 
     def stamped(self: http._Collector, data: bytes) -> None:
         order.append("piece")
         received(self, data)
 
-    def decoded(text: Any) -> Any:
+    def decoded(*raw: Any) -> Any:
         order.append("decode")
-        return loads(text)
+        return parse(*raw)
 
     def split(self: Any, data: bytes) -> Any:
         order.append("split")
@@ -35,7 +35,7 @@ def test_nothing_is_decoded_before_the_answer_has_ended(monkeypatch: pytest.Monk
     score = even(0.02, 0.02, 6)
     with playing() as url:
         request = ChatRequest("m", "p", 6, extra={"score": {"name": "one", "steps": score}})
-        monkeypatch.setattr(json, "loads", decoded)
+        monkeypatch.setattr(documents, "parse", decoded)
         answer = asyncio.run(chat(Endpoint(url), request))
         assert set(order) == {"piece"}
         record = answer.record()
