@@ -112,7 +112,7 @@ def demo(lab_session: None) -> Outcome:
         check=False,
     )
     join()
-    found = re.search(r"(reports/\S+)/report\.html", done.stdout)
+    found = re.search(r"(\S*reports/\S+)/report\.html", done.stdout)
     return Outcome(done.returncode, done.stdout, done.stderr, ROOT / found[1] if found else None)
 
 

@@ -20,7 +20,7 @@ from tests.lab.paths import lab_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
-_REPORT = re.compile(r"(reports/\S+)/report\.html")
+_REPORT = re.compile(r"(\S*reports/\S+)/report\.html")
 
 
 @dataclass(frozen=True)

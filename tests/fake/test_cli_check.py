@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.fake.fleet import Fleet, Outcome
-from tests.fake.forked import ROOT
 from tests.fake.machine import State
 from tests.unit import states
 
@@ -98,7 +97,7 @@ def test_reader_that_leaves_changes_neither_outcome_nor_exit_code(
     process.stdout.close()
     process.stderr.close()
     assert process.wait(300) == code
-    [folder] = (ROOT / "reports").glob(f"*-{process.pid}")
+    [folder] = (fleet.folder / "reports").glob(f"*-{process.pid}")
     summary = json.loads((folder / "summary.json").read_text())
     shutil.rmtree(folder)
     assert summary["exit_code"] == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 import tests.lab as lab
 
 ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ("inventories/lab.py", "deploy/b200.py", "-y")
+INVENTORY = ("-i", "inventories/lab.py")
+QUESTION = "Say hello."
 
 
 def main(system: str | None = None) -> int:
@@ -23,16 +25,22 @@ def main(system: str | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     _tell_engine(state["engine"])
-    print(f"demo: pyinfra {' '.join(DEPLOY)}", file=sys.stderr, flush=True)
-    pyinfra = Path(sys.executable).with_name("pyinfra")
-    code = subprocess.run([pyinfra, *DEPLOY], cwd=ROOT, env=os.environ, check=False).returncode
+    code = _run("deploy") or _run("ask", str(state["nodes"][0]["name"]), QUESTION)
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
     print(f"\ndemo took {minutes} m {seconds:02d} s. What next:")
     print("  make test                                        the tests")
-    print("  .venv/bin/pyinfra inventories/lab.py deploy/b200.py -y    again: nothing changes")
-    print("  .venv/bin/pyinfra inventories/lab.py deploy/check.py -y   the topology check alone")
+    print("  .venv/bin/b200 deploy -i inventories/lab.py      again: nothing changes")
+    print("  .venv/bin/b200 check -i inventories/lab.py       the topology check alone")
     print("  .venv/bin/b200 lab down                          tear it down (or: make down)")
     return code
+
+
+def _run(*words: str) -> int:
+    """Run b200 over the lab's inventory, as a person would type it."""
+    command = [words[0], *INVENTORY, *words[1:]]
+    print(f"demo: b200 {shlex.join(command)}", file=sys.stderr, flush=True)
+    program = Path(sys.executable).with_name("b200")
+    return subprocess.run([program, *command], cwd=ROOT, env=os.environ, check=False).returncode
 
 
 def _tell_engine(engine: dict[str, object]) -> None:

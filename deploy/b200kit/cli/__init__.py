@@ -1,7 +1,8 @@
-"""`b200`: everything that is not a deploy. Each sub-command is a module, imported when it runs."""
+"""`b200`: one command for everything. Each sub-command is a module, imported when it runs."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -11,33 +12,54 @@ from importlib import import_module
 import click
 
 from b200kit import __version__
-from b200kit.cli.command import INTERRUPTED, Refusal
+from b200kit.cli.command import INTERRUPTED, USAGE, Refusal
 from b200kit.run import console
+from b200kit.run.places import NoSite
 
-COMMANDS = {
-    "audit": "the log of every action on every node: verify it, show it",
-    "bundle": "a node's observation to send to the project, without what names the site",
-    "check": "is this node fit to serve? One look over SSH, without an inventory",
-    "golden": "references of golden answers: show, forget a wrong one",
-    "init": "a site's inventory, from a look at its nodes",
-    "judge": "is a recorded node fit to serve?",
-    "keys": "keys of the vendors' repositories, held to pinned fingerprints",
-    "lab": "simulated B200 nodes on this machine: up, down, status",
-    "lock": "hash-locked requirements of an engine, for the nodes' Python",
-    "mirror": "everything that nodes install, in one signed directory to carry",
-    "model": "a model for the site's store, or pinned for nodes that ask the Hub",
-    "monitoring": "configuration, alerts and dashboards for a site's Prometheus and Grafana",
-    "plan": "how a node should serve a model, and why",
-    "proof": "what a node has proven, signed: verify it anywhere",
-    "quality": "answers of a model in fewer bits beside the original's",
-    "record": "measured runs: list, show, accept a baseline, compare",
-    "report": "show the report of the latest run, or of one",
-    "smoke": "latency of any OpenAI-compatible endpoint",
-    "targets": "what a Prometheus is to scrape, as file_sd or http_sd takes it",
-    "transaction": "nodes under repair: who works on which, and since when",
-    "watch": "the fleet now: who serves under which proof, who is out, why, and what is next",
+GROUPS = {
+    "Start here": {
+        "init": "write a site's inventory, from a look at its nodes",
+        "plan": "how a node should serve a model, and why",
+        "lab": "simulated B200 nodes on this machine: up, down, status",
+    },
+    "Run": {
+        "ready": "say whether nodes can be provisioned, before anything is changed",
+        "deploy": "take nodes from a bare OS to a proven, warm, measured server",
+        "rollout": "show the waves of a change to nodes that serve, then make it",
+        "repair": "drain failed nodes, repair and prove them, return them to service",
+        "rotate": "find the GPU behind wrong answers",
+        "tune": "find the layout for the goal",
+    },
+    "Look": {
+        "check": "is a node fit to serve? The site's, or any over SSH",
+        "judge": "is a recorded node fit to serve?",
+        "ask": "ask the model on a node a question, and see its answer",
+        "smoke": "measure the latency of the site's nodes, or of any endpoint",
+        "watch": "the fleet now: who serves, who is out, why, and what is next",
+        "report": "show the report of the latest run, or of one",
+        "record": "measured runs: list, show, accept a baseline, compare",
+        "transaction": "nodes under repair: who works on which, and since when",
+    },
+    "Prove": {
+        "proof": "what a node has proven, signed: verify it anywhere",
+        "audit": "the log of every action on every node: verify it, show it",
+        "golden": "references of golden answers: show, forget a wrong one",
+        "quality": "compare the answers of a quantised model with the original's",
+        "bundle": "a node's observation to send to the project, anonymised",
+    },
+    "Supply": {
+        "keys": "keys of the vendors' repositories, held to pinned fingerprints",
+        "lock": "hash-locked requirements of an engine, for the nodes' Python",
+        "mirror": "everything that nodes install, in one signed directory to carry",
+        "model": "a model for the site's store, or pinned for nodes that ask the Hub",
+        "monitoring": "configuration, alerts and dashboards for Prometheus and Grafana",
+        "targets": "what a Prometheus is to scrape, as file_sd or http_sd takes it",
+        "completion": "completion for bash, zsh or fish",
+    },
 }
-"""Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
+"""Groups of `b200 --help`: sub-command to its line; each has a module, or is a deploy."""
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+_DEPLOYS = ("ready", "deploy", "rollout", "repair", "rotate", "tune")
 _IN_FOLDERS = {
     "keys": "supply.keys",
     "lock": "supply.lock",
@@ -46,6 +68,12 @@ _IN_FOLDERS = {
     "watch": "fleet.watch",
     "monitoring": "monitoring.files",
     "targets": "monitoring.targets",
+}
+EXAMPLES = {
+    "b200 judge --example gpu2-no-nvlink": "a broken node judged, without one",
+    "b200 init n01 n02 --model llama-3.3-70b-fp8": "a site of two nodes",
+    "b200 deploy": "take them live",
+    "b200 check": "are they fit?",
 }
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""
@@ -65,6 +93,9 @@ class _Commands(click.Group):
         """The sub-command of a name, from its module."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in _DEPLOYS:
+            made: click.Command = import_module("b200kit.cli.deploys").command_of(cmd_name)
+            return made
         command: click.Command = import_module(
             f"b200kit.cli.{_IN_FOLDERS.get(cmd_name, cmd_name)}"
         ).command
@@ -80,8 +111,15 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of sub-commands, made without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, members in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(members.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """An example of each group."""
+        with formatter.section("Examples"):
+            for command, does in EXAMPLES.items():
+                formatter.write(f"  {command:<44} {does}\n")
 
 
 @click.group(
@@ -90,12 +128,16 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, message="b200 %(version)s")
 def b200() -> None:
-    """Judge, plan, measure and look things up; deploys are run with pyinfra."""
+    """Provision, prove and watch nodes with 8 NVIDIA B200. Inside a site, no path is needed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command and return its exit code; what cannot be done is one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if instruction := os.environ.get("_B200_COMPLETE"):
+        from b200kit.cli import completion
+
+        return completion.answer(b200, instruction)
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -117,7 +159,9 @@ def _run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        return _refuse(arguments, error.format_message(), error.exit_code)
+        return _refuse(arguments, error.format_message(), USAGE)
+    except NoSite as error:
+        return _refuse(arguments, str(error), USAGE)
     except Refusal as error:
         return _refuse(arguments, str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -43,10 +43,10 @@ def command() -> None:
     help="The run that read the nodes' own copies, as b200 report takes it.",
 )  # fmt: skip
 @click.option(
-    "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
+    "--reports", type=click.Path(path_type=Path),
     help="Directory of all runs.",
 )  # fmt: skip
-def verify(transactions: Path | None, run: str, reports: Path) -> int:
+def verify(transactions: Path | None, run: str, reports: Path | None) -> int:
     """Say whether the log is intact, by the nodes' files and by the nodes' own copies."""
     folder = transactions or ledger.directory()
     with ledger.unchanged(folder):
@@ -99,7 +99,7 @@ class Copies:
     by_node: dict[str, object] = field(default_factory=dict)
 
 
-def _copies(reports: Path, run: str, names: list[str]) -> Copies:
+def _copies(reports: Path | None, run: str, names: list[str]) -> Copies:
     """The copies that a run read; none where there is no run yet."""
     try:
         folder = find(run, reports)

@@ -25,7 +25,7 @@ NOTHING = 2
 @click.argument("node")
 @click.option("--run", default="latest", show_default=True, help="A run's directory or its id.")
 @click.option(
-    "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
+    "--reports", type=click.Path(path_type=Path),
     help="Directory of all runs.",
 )  # fmt: skip
 @click.option("--state", "file", metavar="FILE", help="A recorded state instead of a run's.")
@@ -37,7 +37,9 @@ NOTHING = 2
     "--output", type=click.Path(path_type=Path), default=Path("bundle.tar.gz"), show_default=True,
     metavar="FILE", help="The archive; one that is there is not replaced.",
 )  # fmt: skip
-def command(node: str, run: str, reports: Path, file: str | None, name: str, output: Path) -> None:
+def command(
+    node: str, run: str, reports: Path | None, file: str | None, name: str, output: Path
+) -> None:
     """Write an archive of NODE to send to the project; `b200 judge` judges it as the node itself.
 
     Names, addresses, serial numbers and UUIDs are replaced, and every word that b200kit does not
@@ -57,7 +59,7 @@ def _of_file(file: str, name: str) -> tuple[dict[str, Any], Any]:
     return _observed(read_json(file), file), {**today, **by_hardware(name)}
 
 
-def _of_run(node: str, run: str, reports: Path) -> tuple[dict[str, Any], Any]:
+def _of_run(node: str, run: str, reports: Path | None) -> tuple[dict[str, Any], Any]:
     folder = find(run, reports)
     hosts = hosts_of(load(folder))
     if node not in hosts:

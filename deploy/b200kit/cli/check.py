@@ -1,8 +1,7 @@
-"""`b200 check [USER@]HOST...`: is a node fit? One look by the user's own ssh, no inventory."""
+"""`b200 check`: is a node fit? The site's by check.py; any by one look over the user's own ssh."""
 
 from __future__ import annotations
 
-import getpass
 import socket
 import sys
 import time
@@ -18,6 +17,7 @@ import click
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
+from b200kit.cli.deploys import INVENTORY, VERBOSE, run_entry, sudo_password
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Verdict
@@ -25,7 +25,7 @@ from b200kit.records.expected import observe_request, without_deployment
 from b200kit.report.html.page import render
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
-from b200kit.run import console
+from b200kit.run import console, places
 from b200kit.run.document import RunHead, StageRecord
 from b200kit.run.look import NotSeen, Place, observe
 
@@ -38,10 +38,10 @@ _AT_ONCE = 16
     exit_codes={
         0: "every node is fit",
         1: "a node is unfit, could not be looked at, or is unreachable",
-        2: "nothing is worse than not measured, or the request is refused",
+        2: "nothing is worse than not measured",
     },
 )
-@click.argument("hosts", nargs=-1, metavar="[USER@]HOST...")
+@click.argument("hosts", nargs=-1, metavar="[NODE | [USER@]HOST...]")
 @click.option("--local", is_flag=True, help="Look at this machine, without SSH.")
 @click.option(
     "--hardware", "name", metavar="NAME",
@@ -54,6 +54,8 @@ _AT_ONCE = 16
     "-K", "--ask-sudo-password", "asks", is_flag=True,
     help="Ask for the nodes' sudo password once; without a terminal, read it from stdin.",
 )  # fmt: skip
+@INVENTORY
+@VERBOSE
 @click.option("--topology", is_flag=True, help="Of several nodes, print each one's GPUs, too.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the record as JSON, with what was read."
@@ -64,28 +66,36 @@ _AT_ONCE = 16
 )  # fmt: skip
 def command(
     hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, asks: bool,
-    topology: bool, as_json: bool, page: Path | None,
+    topology: bool, as_json: bool, page: Path | None, inventory: Path | None, verbose: bool,
 ) -> int:  # fmt: skip
-    """Look at nodes that you can log in to, and judge them. Nothing is written on a node.
+    """Observe nodes and judge them. Nothing is changed on a node.
 
-    ssh must know each node's host key. A user who is not root needs sudo. What compares a node with
-    an inventory is not judged; deploy/check.py does that.
+    Inside a site: its nodes, or those named, by the site's inventory. Anywhere: USER@HOST, or HOST
+    outside a site, over your own ssh and without an inventory; then what compares a node with one
+    is not judged. ssh must know each node's host key; a user who is not root needs sudo.
     """
+    over_ssh = local or name or ssh_config or topology or as_json or page
+    if inventory or not (over_ssh or any("@" in host for host in hosts) or places.site() is None):
+        if over_ssh:
+            raise click.UsageError("-i goes only with NODE, -K and -v")
+        return run_entry("check.py", hosts, inventory, verbose, asks)
     if local == bool(hosts):
-        raise click.UsageError("name hosts, or --local for this machine")
+        raise click.UsageError("name hosts, or --local for this machine; no site is here")
     if page and not page.parent.is_dir():
         raise click.UsageError(f"{page.parent} is no directory")
-    places = _places(hosts, ssh_config)
+    looked = _places(hosts, ssh_config)
     known = hardware.machines()
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
-    record = _record(places, partial(_looked_at, name=name, password=_password() if asks else None))
+    record = _record(
+        looked, partial(_looked_at, name=name, password=sudo_password() if asks else None)
+    )
     if page:
         _write(page, render(record))
     if as_json:
         console.document(record)
     else:
-        matrix = topology or len(places) == 1
+        matrix = topology or len(looked) == 1
         shown = lines(
             record, width=console.width(), colour=console.coloured(), report=str(page or ""),
             matrix=matrix,
@@ -113,20 +123,10 @@ def _write(page: Path, text: str) -> None:
         raise click.UsageError(f"{page} cannot be written: {error.strerror}") from None
 
 
-def _password() -> str:
-    if sys.stdin.isatty():
-        given = getpass.getpass("sudo password on the nodes: ")
-    else:
-        given = sys.stdin.readline().rstrip("\n")
-    if not given:
-        raise click.UsageError("no password was given")
-    return given
-
-
-def _record(places: Mapping[str, Place], look: Any) -> dict[str, Any]:
+def _record(looked: Mapping[str, Place], look: Any) -> dict[str, Any]:
     """A run document of all nodes; one that cannot be looked at costs the others nothing."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        hosts = dict(zip(places, pool.map(look, places.values()), strict=True))
+        hosts = dict(zip(looked, pool.map(look, looked.values()), strict=True))
     head = RunHead(f"{datetime.now():%Y%m%d-%H%M%S}", "check.py")
     return {**unstructure(head), "hosts": hosts}
 

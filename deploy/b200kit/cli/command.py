@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 INTERRUPTED = 130
+USAGE = 64
+"""Of sysexits.h: an option, a file that is named, or no site here. No verdict has this code."""
 
 
 class Command(click.Command):
@@ -15,7 +17,8 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, exit_codes: Mapping[int, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.exit_codes = exit_codes
+        usage = "the request is wrong: its options, a file that it names, or no site here"
+        self.exit_codes = {**exit_codes, USAGE: usage}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes below the options."""

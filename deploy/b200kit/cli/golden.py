@@ -50,9 +50,7 @@ def show(key: str | None, tolerance: float, records: Path) -> int:
     return REFUSED if any(record.damage for record in known.values()) else DONE
 
 
-@command.command(
-    "forget", cls=Command, exit_codes={DONE: "forgotten", REFUSED: "refused", UNKNOWN: "usage"}
-)
+@command.command("forget", cls=Command, exit_codes={DONE: "forgotten", REFUSED: "refused"})
 @click.argument("key")
 @click.option("--by", required=True, help="Who answers for it.")
 @click.option("--why", required=True, help="Why the reference is wrong.")

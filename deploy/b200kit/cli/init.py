@@ -48,7 +48,6 @@ class _Ways:
     exit_codes={
         WRITTEN: "written, or nothing to change",
         DIFFERS: "what is there differs; see the difference, then --write",
-        2: "usage",
         REFUSED: "a node is not trusted, not reached or not supported; nothing is written",
     },
 )

@@ -22,7 +22,7 @@ _NEEDS_CHECKOUT = (
     exit_codes={
         0: "done",
         1: "not done; one line says why",
-        2: "wrong usage, or not in a checkout",
+        2: "wrong usage of the lab",
         INTERRUPTED: "interrupted",
     },
     add_help_option=False,
@@ -33,6 +33,6 @@ def command(arguments: tuple[str, ...]) -> int:
     """Boot simulated nodes, look at them, take them down (`b200 lab --help`)."""
     if not places.IN_CHECKOUT:
         raise click.UsageError(_NEEDS_CHECKOUT)
-    sys.path.insert(0, str(places.home()))
+    sys.path.insert(0, str(places.CHECKOUT))
     status: int = import_module("tests.lab.cli").main(arguments)
     return status

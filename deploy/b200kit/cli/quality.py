@@ -19,6 +19,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.operations import served
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.quality import asking, divergence, kept
 from b200kit.quality.asking import ModelEndpoint, NoAnswer
 from b200kit.quality.kept import ServedModel
@@ -179,5 +180,5 @@ def _refusals() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Refusal("interrupted; nothing was recorded", INTERRUPTED) from None
-    except (OSError, HttpError, ValueError) as error:
+    except (InventoryRefused, OSError, HttpError, ValueError) as error:
         raise Refusal(str(error), UNDECIDED) from None

@@ -66,9 +66,7 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
     return _notes({node: record})
 
 
-@command.command(
-    "accept", cls=Command, exit_codes={SHOWN: "accepted", REFUSED: "refused", UNKNOWN: "usage"}
-)
+@command.command("accept", cls=Command, exit_codes={SHOWN: "accepted", REFUSED: "refused"})
 @click.argument("node")
 @click.option("--by", required=True, help="Who answers for it.")
 @click.option("--why", required=True, help="Why these runs are as they should be.")

@@ -13,6 +13,7 @@ from b200kit.report.html.page import render
 from b200kit.report.outcome import hosts_of
 from b200kit.report.terminal.page import lines
 from b200kit.run import console
+from b200kit.run.places import home
 
 NO_RUN = 2
 
@@ -22,7 +23,7 @@ NO_RUN = 2
 )
 @click.argument("run", default="latest")
 @click.option(
-    "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
+    "--reports", type=click.Path(path_type=Path),
     help="Directory of all runs.",
 )  # fmt: skip
 @click.option("--node", "nodes", multiple=True, help="Only this node, whole; may be repeated.")
@@ -30,7 +31,7 @@ NO_RUN = 2
     "--page", "target", type=click.Path(path_type=Path), metavar="FILE",
     help="Write a page of what is shown, too.",
 )  # fmt: skip
-def command(run: str, reports: Path, nodes: tuple[str, ...], target: Path | None) -> None:
+def command(run: str, reports: Path | None, nodes: tuple[str, ...], target: Path | None) -> None:
     """Show the terminal view of a stored run and where its page is.
 
     RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
@@ -60,15 +61,17 @@ def of_nodes(record: dict[str, object], nodes: tuple[str, ...]) -> dict[str, obj
     return {**record, "hosts": {name: hosts[name] for name in nodes or hosts}}
 
 
-def find(run: str, reports: Path) -> Path:
+def find(run: str, reports: Path | None) -> Path:
     """Return the folder of a run: a path, an id under `reports`, or the latest by its id.
 
     Raises ValueError with one line that says where was looked.
     """
+    if run != "latest" and (Path(run) / "summary.json").is_file():
+        return Path(run)
+    reports = reports or home() / "reports"
     if run != "latest":
-        for folder in (Path(run), reports / run):
-            if (folder / "summary.json").is_file():
-                return folder
+        if (reports / run / "summary.json").is_file():
+            return reports / run
         raise ValueError(f"no summary.json in {run} nor in {reports / run}: no such run")
     found = sorted(path.parent for path in reports.glob("*/summary.json"))
     if not found:

@@ -1,4 +1,4 @@
-"""`b200 smoke URL --model M`: the latency of any OpenAI-compatible endpoint, from anywhere."""
+"""`b200 smoke`: the latency of the site's nodes, or of any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import os
 import platform
 import secrets
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
+from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.cli.smoke_answers import Answers, reference_in
 from b200kit.node.client import client_health, engine_metrics, goodput
@@ -163,12 +166,12 @@ class SmokeProbe:
     exit_codes={
         0: "pass",
         1: "a wrong answer, a failed request or a missed objective",
-        2: "invalid: the client, not the server, may have made the figures; or bad input",
+        2: "invalid: the client, not the server, may have made the figures",
         INTERRUPTED: "interrupted",
     },
 )
-@click.argument("url")
-@click.option("--model", required=True, help="The name that the endpoint serves it by.")
+@click.argument("targets", nargs=-1, metavar="[NODE... | URL]")
+@click.option("--model", help="The name that an endpoint serves it by.")
 @click.option(
     "--requests", default=60, show_default=True,
     help="Measured; up to four times as many if undecided.",
@@ -207,12 +210,29 @@ class SmokeProbe:
 )
 @click.option("--keep", metavar="FILE", help="Write its golden answers there, if they are sound.")
 @click.option("--json", metavar="FILE", help="Write everything there (- for stdout).")
-def command(**given: Any) -> int:
-    """Measure the latency of the OpenAI-compatible endpoint at URL, from anywhere.
+@INVENTORY
+@PASSWORD
+@VERBOSE
+@click.pass_context
+def command(
+    context: click.Context, /, targets: tuple[str, ...], inventory: Path | None, asks: bool,
+    verbose: bool, **given: Any,
+) -> int:  # fmt: skip
+    """Measure latency: of the site's nodes as their inventory asks, or of any endpoint at URL.
 
-    The API key comes from a file or from the environment, never from the command line.
+    An endpoint's API key comes from a file or from the environment, never from the command line.
     """
-    options = SmokeOptions(**given)
+    # Who names a model means an endpoint.
+    named = [target for target in targets if "://" in target or given["model"]]
+    url = named[0] if named else None
+    if url is None:
+        _refuse_options_of_endpoints(context, given)
+        return run_entry("smoke.py", targets, inventory, verbose, asks)
+    if len(targets) > 1 or inventory or asks or verbose:
+        raise click.UsageError("a URL goes alone, without nodes, -i, -K and -v")
+    if not given["model"]:
+        raise click.UsageError("--model is not given: the name that the endpoint serves it by")
+    options = SmokeOptions(url=url, **given)
     try:
         probe = _probe(options)
     except ValueError as error:
@@ -230,6 +250,14 @@ def command(**given: Any) -> int:
     if options.json != "-":
         console.out(*smoke_text.lines(document, probe.endpoint.url))
     return STATUS.get(str(document["verdict"]), 2)
+
+
+def _refuse_options_of_endpoints(context: click.Context, names: Iterable[str]) -> None:
+    """Nodes are measured as their inventory says."""
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} goes with a URL; nodes: see `smoke` of the inventory")
 
 
 def _write(document: dict[str, Any], file: str) -> None:

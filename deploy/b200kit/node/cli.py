@@ -15,6 +15,7 @@ COMMANDS = {
     "warm": "b200kit.node.serving.warmup.hook:main",
     "measure": "b200kit.node.latency.smoke:main",
     "bench": "b200kit.node.latency.vllm_bench:main",
+    "ask": "b200kit.node.client.question:main",
     "correctness-check": "b200kit.node.client.correctness:main",
     "watchdog": "b200kit.node.serving.watchdog.daemon:main",
     "watch": "b200kit.node.watch:main",

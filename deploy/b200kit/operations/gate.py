@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state.verdict import Verdict
-from b200kit.run.document import StageRecord
+from b200kit.run.document import ServedEndpoint, StageRecord
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving import replica
+from b200kit.serving.gateway import haproxy_config
 from b200kit.stages import gate, proof, watchdog, weights
 
 Observer = Callable[[Node], dict[str, Any]]
@@ -109,6 +111,17 @@ def report(node: Node, observer: Observer) -> None:
     node.pack()
 
 
+def _endpoint(node: Node) -> ServedEndpoint:
+    """As clients reach it; a gateway on every address is named by the node's own."""
+    spec = node.spec
+    here = ipaddress.ip_address(spec.gateway_bind)
+    url = haproxy_config.address(spec)
+    if here.is_unspecified:
+        data = node.connected().host.data
+        url = haproxy_config.url(spec, str(data.get("ssh_hostname") or node.name))
+    return ServedEndpoint(f"{url}/v1", spec.model, here.is_loopback, "api_key" in node.secrets)
+
+
 def why(verdict: Verdict) -> str:
     """The first thing that keeps a node from being fit, and how many more there are."""
     worst = verdict.blocking[0]
@@ -122,6 +135,7 @@ def conclude(node: Node) -> None:
     if node.state is None and record.smoke is None and not node.headless:
         raise StageFailed("not measured")
     record.outcome = "live"
+    record.endpoint = None if node.headless else _endpoint(node)
     if record.changes:
         node.say("LIVE", f"{record.changes} change{'s' if record.changes != 1 else ''}")
     else:

@@ -6,18 +6,12 @@ repositories are those that a mirror is made of.
 
 from __future__ import annotations
 
-import pickle
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyinfra.api.host import Host
-from pyinfra.api.state import State
-from pyinfra.context import ctx_state
 
 from b200kit.converge.stage import nominal_layout
 from b200kit.inventory.keys.problem import Problem
@@ -25,7 +19,8 @@ from b200kit.inventory.keys.source import INTERNET, Mirror
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.cdi_support import RUNTIMES
 from b200kit.node.state.drift import Package
-from b200kit.operations import named_files, preflight
+from b200kit.operations import inventory_process, named_files, preflight
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
@@ -38,17 +33,6 @@ _PREFERENCES = "/etc/apt/preferences.d/"
 _BY_OBSERVATION = ("systemd-timesyncd", "docker-cli")
 # Keys of the files that are read here.
 _READ = ("source.key", "repositories.", "engine.requirements", "model_manifest")
-
-
-class NeedsUnknown(Exception):
-    """An inventory that no mirror can be made for; one line a problem."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__(lines)
-        self.lines = tuple(dict.fromkeys(lines))
-
-    def __str__(self) -> str:
-        return self.lines[0]
 
 
 @dataclass(frozen=True)
@@ -68,52 +52,23 @@ class _Member:
 def of_inventory(path: Path, kernels: Sequence[str] = (), *, build: bool = True) -> Needs:
     """The needs of every node of an inventory; to *build*, of nodes with one mirror and its key.
 
-    In a process of its own: whoever imports pyinfra's command line has all of Python's threads and
-    sockets replaced (gevent's monkey patches).
-
     *kernels* are the releases (`uname -r`) that nodes run: their headers are wanted, beside those
-    of the distribution's newest. Raises NeedsUnknown.
+    of the distribution's newest. Raises InventoryRefused.
     """
-    if not path.is_file():
-        raise NeedsUnknown([f"{path} is no file"])
-    with TemporaryDirectory() as folder:
-        answer = Path(folder) / "needs"
-        words = [sys.executable, "-m", __name__, str(answer), str(path), str(build), *kernels]
-        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
-        if not answer.is_file():
-            raise NeedsUnknown([f"{path} could not be read (exit code {done.returncode})"])
-        needs = pickle.loads(answer.read_bytes())  # noqa: S301 - written by main(), below
-    if isinstance(needs, NeedsUnknown):
-        raise needs
-    assert isinstance(needs, Needs)  # noqa: S101 - there is no third
-    return needs
+    return inventory_process.ask(read, path, tuple(kernels), build)
 
 
-def _read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
-    found = [_member(host, path, build) for host in hosts(path)]
+def read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
+    """The same, in a process that may import pyinfra's command line."""
+    found = [_member(host, path, build) for host in inventory_process.hosts(path)]
     problems = [line for each in found if isinstance(each, list) for line in each]
     members = [each for each in found if isinstance(each, _Member)]
     keys = {(each.mirror.key, each.mirror.fingerprint) for each in members if each.mirror}
     if build and len(keys) > 1:
         problems.append(f"{path}: nodes name {len(keys)} keys for their mirror: one mirror has one")
     if problems or not members:
-        raise NeedsUnknown(problems or [f"{path}: there is no node"])
+        raise InventoryRefused(problems or [f"{path}: there is no node"])
     return _needs(members, kernels)
-
-
-def hosts(path: Path) -> list[Host]:
-    """The nodes with their data, as pyinfra reads them; nothing is connected to.
-
-    Raises NeedsUnknown.
-    """
-    from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
-
-    try:
-        with ctx_state.use(State()):
-            return list(make_inventory(str(path)))
-    except Exception as error:
-        # The files are the user's programs.
-        raise NeedsUnknown([f"{path}: {type(error).__name__}: {error}"]) from None
 
 
 def _member(host: Host, path: Path, build: bool) -> _Member | list[str]:
@@ -221,20 +176,3 @@ def _headers(system: System, kernels: Sequence[str]) -> Iterator[str]:
         yield from operating_systems.headers(system, kernel)
         if system.has_extra_modules:
             yield f"linux-modules-extra-{kernel}"
-
-
-def main(argv: Sequence[str]) -> None:
-    """Write what an inventory needs, or why that is unknown: FILE INVENTORY BUILD [KERNEL...]."""
-    answer, path, build, *kernels = argv
-    try:
-        found: Needs | NeedsUnknown = _read(Path(path), kernels, build == str(True))
-    except NeedsUnknown as error:
-        found = error
-    Path(answer).write_bytes(pickle.dumps(found))
-
-
-if __name__ == "__main__":
-    # Not the classes of __main__: whoever reads them knows those of the module.
-    from b200kit.operations import mirror_needs
-
-    mirror_needs.main(sys.argv[1:])

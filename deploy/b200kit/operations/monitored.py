@@ -1,65 +1,39 @@
-"""The nodes of an inventory as a Prometheus sees them; nothing is connected to.
-
-The inventory is read as a run reads it, in a process of its own (operations/mirror_needs.py).
-"""
+"""The nodes of an inventory as a Prometheus sees them; nothing is connected to."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from b200kit.inventory import group
 from b200kit.inventory.spec import NodeSpec
 from b200kit.monitoring.targets import Member
-from b200kit.node.lib import documents
-from b200kit.operations import mirror_needs, preflight
-from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.operations import inventory_process, preflight
+from b200kit.operations.inventory_process import InventoryRefused
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
 
 
-class InventoryRefused(Exception):
-    """An inventory that cannot be read; one line a problem."""
-
-
 def members(path: Path) -> list[Member]:
     """Every node, in the inventory's order. Raises InventoryRefused."""
-    if not path.is_file():
-        raise InventoryRefused(f"{path} is no file")
-    with TemporaryDirectory() as folder:
-        answer = Path(folder) / "members.json"
-        words = [sys.executable, "-m", __name__, str(answer), str(path)]
-        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
-        if not answer.is_file():
-            raise InventoryRefused(f"{path} could not be read (exit code {done.returncode})")
-        found = documents.decode(documents.Object, answer.read_bytes(), documents.LARGE)
-    if problems := found["problems"]:
-        raise InventoryRefused("\n".join(problems))
-    return [Member(**{**one, "groups": tuple(one["groups"])}) for one in found["members"]]
+    return inventory_process.ask(read, path)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        hosts = mirror_needs.hosts(path)
-    except NeedsUnknown as error:
-        return {"problems": list(error.lines), "members": []}
-    found = [(host, preflight.parsed(host, {})) for host in hosts]
+def read(path: Path) -> list[Member]:
+    """The same, in a process that may import pyinfra's command line."""
+    found = [(host, preflight.parsed(host, {})) for host in inventory_process.hosts(path)]
     problems = [
         f"{path}: {host.name}: {each.key}: {each.message}"
         for host, spec in found
         if isinstance(spec, list)
         for each in spec
     ]
-    known = [_member(host, spec) for host, spec in found if isinstance(spec, NodeSpec)]
-    return {"problems": problems, "members": [asdict(one) for one in known]}
+    if problems:
+        raise InventoryRefused(problems)
+    return [_member(host, spec) for host, spec in found if isinstance(spec, NodeSpec)]
 
 
 def _member(host: Host, spec: NodeSpec) -> Member:
@@ -90,7 +64,3 @@ def _address(spec: NodeSpec, name: str, data: Mapping[str, Any]) -> str:
     if not ipaddress.ip_address(spec.gateway_bind).is_unspecified:
         return spec.gateway_bind
     return str(spec.fleet_address or data.get("ssh_hostname") or name)
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(_read(Path(sys.argv[2]))), encoding="utf-8")

@@ -7,6 +7,7 @@ the whole run there, with one line a problem, while nothing has been touched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +29,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import connections, group_data, inventory_text, named_files, recorder
-from b200kit.run import console, host_keys
+from b200kit.run import console, host_keys, places
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
@@ -58,6 +59,8 @@ def attach() -> None:
     state = ctx_state.get()
     _attached.append(state)
     recorder.note_interrupts(state)
+    # What this run leaves belongs to the site of its inventory, wherever it was started.
+    os.environ.setdefault(places.SITE, str(places.site_of(Path(group_data.inventory()))))
     _once_initialised(state, _listen)
 
 

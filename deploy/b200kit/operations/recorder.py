@@ -61,6 +61,8 @@ class Recorder(BaseStateCallback):
     def operation_start(state: State, op_hash: str) -> None:
         """From here on this is a run and not only a plan."""
         RUN.began = True
+        order = state.get_op_order()
+        console.operations(order.index(op_hash), len(order))
 
     @staticmethod
     def operation_host_error(

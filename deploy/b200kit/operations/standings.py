@@ -25,8 +25,8 @@ from pyinfra.api.state import State
 
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import documents
-from b200kit.operations import connections, mirror_needs, preflight
-from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.operations import connections, inventory_process, preflight
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run import host_keys
 from b200kit.run.remote import Remote, RemoteError
 
@@ -86,8 +86,8 @@ def follow(host: Host, every_s: float, tell: Tell) -> None:
 def run(path: Path, every_s: float, tell: Tell) -> None:
     """Ask all nodes side by side."""
     try:
-        hosts = mirror_needs.hosts(path)
-    except NeedsUnknown as error:
+        hosts = inventory_process.hosts(path)
+    except InventoryRefused as error:
         tell({"refused": list(error.lines)})
         return
     state = State()

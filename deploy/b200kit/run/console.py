@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from b200kit.node.lib.printable import printable
 
@@ -24,6 +24,9 @@ COLOURS = {
 }  # fmt: skip
 PAPER = 100
 """Columns where stdout is no terminal, so that logs are alike."""
+WIDTH, FRONT = "B200_WIDTH", "B200_FRONT"
+"""Of `b200 deploy` and the like for the run that they start: columns, and a pipe for progress."""
+_front = int(os.environ.pop(FRONT, "0"))
 # The alternate screen, no cursor, no wrapping (xterm's control sequences: DEC modes 1049, 25, 7).
 _OWN_SCREEN, _AS_IT_WAS = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _OURS = re.compile(r"(\x1b\[(?:32|1;31|33|36|2|1;35|0)m)")  # COLOURS, and their end
@@ -49,6 +52,8 @@ def coloured() -> bool:
 
 def width() -> int:
     """Columns of the terminal, of which lines use 60 to 140."""
+    if given := os.environ.get(WIDTH):
+        return int(given)
     is_terminal = sys.stdout.isatty()
     return min(max(shutil.get_terminal_size().columns, 60), 140) if is_terminal else PAPER
 
@@ -82,10 +87,46 @@ def _codes(text: str) -> None:
 
 def err(*lines: str) -> None:
     """Write lines to stderr. A reader that has left ends no run: there is nobody to tell."""
+    if _front:
+        _front_hears(*({"line": printable(line)} for line in lines))
+        return
     try:
         _write(sys.stderr, map(printable, lines))
     except BrokenPipeError:
         abandon(sys.stderr)
+
+
+SAID, STILL, DONE = "said", "still", "done"
+"""A line of progress that a person must see; that a stage goes on; that it ended."""
+
+
+def progress(node: str, stage: str, text: str, took: str = "", kind: str = SAID) -> None:
+    """What a node is at, or came to: one line on stderr."""
+    if _front:
+        parts = {"node": node, "stage": stage, "text": text, "took": took, "kind": kind}
+        _front_hears({name: printable(part) for name, part in parts.items()})
+        return
+    err(f"{node}  {stage:<11} {text}{f'  {took}' if took else ''}")
+
+
+def begins(node: str, stage: str) -> None:
+    """A node begins a stage: said to nobody but a program that draws it."""
+    if _front:
+        _front_hears({"node": printable(node), "begins": printable(stage)})
+
+
+def operations(done: int, of: int) -> None:
+    """How many operations of a run are behind it: said to nobody but a program that draws it."""
+    if _front:
+        _front_hears({"done": done, "of": of})
+
+
+def _front_hears(*messages: dict[str, Any]) -> None:
+    try:
+        for message in messages:
+            os.write(_front, json.dumps(message).encode() + b"\n")
+    except OSError:
+        """It ended: there is nobody to tell."""
 
 
 def document(value: object) -> None:

@@ -35,6 +35,16 @@ class RunHead:
     simulated: bool = False
 
 
+@dataclass(frozen=True)
+class ServedEndpoint:
+    """Where a live node takes requests, and for which model; *local*: on the node itself alone."""
+
+    url: str
+    model: str
+    local: bool
+    api_key: bool
+
+
 @dataclass
 class StageRecord:
     """A stage of a host; it is filled while it runs, and failed until it ends."""

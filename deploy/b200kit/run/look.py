@@ -19,7 +19,7 @@ from threading import Thread
 from typing import IO, Any
 
 from b200kit.node.lib.error_line import cause
-from b200kit.run import observation, zipapp
+from b200kit.run import observation, sudo_script, zipapp
 
 _LIMIT_S = 120
 _MOST_BYTES = 4 << 20
@@ -71,15 +71,6 @@ if [ "$(id -u)" != 0 ]; then
   as="sudo -n"
 fi
 exec $as {program}
-"""
-# The password is read by the shell and given on by its own printf: it is in no argument list. It is
-# tried once, alone; sudo neither uses nor keeps a timestamp (-k).
-_AS_ASKED = """
-IFS= read -r p
-[ "$(id -u)" != 0 ] || exec {program}
-printf '%s\\n' "$p" | sudo -k -S -p '' true >/dev/null 2>&1 ||
-  {{ echo "b200kit: sudo of $(id -un) refuses the password" >&2; exit 77; }}
-{{ printf '%s\\n' "$p"; exec cat; }} | sudo -k -S -p '' {program}
 """
 _PASSWORD_NEEDED = ("a password is required", "authentication is required")
 _CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
@@ -142,13 +133,23 @@ def observe(
     place: Place, ask: Mapping[str, Any], password: str | None = None, python: str = "python3"
 ) -> dict[str, Any]:
     """The node's NodeState document, read as root; raises NotSeen. *password* is sudo's there."""
-    program, _ = zipapp.build()
+    try:
+        return observation.parsed(program(place, observation.command(ask), password, python))
+    except observation.NoObservation as error:
+        raise NotSeen("failed", str(error)) from None
+
+
+def program(
+    place: Place, arguments: str, password: str | None = None, python: str = "python3"
+) -> bytes:
+    """What the node program prints there, run as root from memory; raises NotSeen."""
+    content, _ = zipapp.build()
     given = b"" if password is None else password.encode() + b"\n"
-    script = _script(observation.command(ask), len(program), password is not None, python)
+    script = _script(arguments, len(content), password is not None, python)
     with NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
         try:
             command = place.command(script, log.name)
-            answer = _converse(command, given + program, _LIMIT_S, _MOST_BYTES)
+            answer = _converse(command, given + content, _LIMIT_S, _MOST_BYTES)
         except FileNotFoundError as error:
             raise NotSeen("failed", f"{error.filename} is not installed here") from None
         own = log.read(_ERROR_BYTES)
@@ -158,10 +159,7 @@ def observe(
         raise NotSeen("failed", f"no answer in {_LIMIT_S} s")
     if answer.code:
         raise _why(place, answer, own)
-    try:
-        return observation.parsed(answer.out)
-    except observation.NoObservation as error:
-        raise NotSeen("failed", str(error)) from None
+    return answer.out
 
 
 def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
@@ -169,8 +167,8 @@ def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
     named = shlex.quote(python)
     line = f'import base64;exec(base64.b64decode("{boot}"))'
     program = f"{named} -I -B -c {shlex.quote(line)} {arguments}"
-    body = _AS_ASKED if with_password else _AS_ROOT
-    return _PYTHON.format(python=named) + body.format(program=program)
+    body = sudo_script.asked(program) if with_password else _AS_ROOT.format(program=program)
+    return _PYTHON.format(python=named) + body
 
 
 def _why(place: Place, answer: _Answer, own: str) -> NotSeen:

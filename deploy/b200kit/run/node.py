@@ -26,7 +26,7 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.run import console
-from b200kit.run.document import StageRecord, TransactionReport
+from b200kit.run.document import ServedEndpoint, StageRecord, TransactionReport
 from b200kit.run.remote import Remote
 
 
@@ -52,6 +52,8 @@ class HostRecord:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = None
+    # Where a live node takes requests.
+    endpoint: ServedEndpoint | None = None
     # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
     withdrawn: dict[str, Any] | None = None
     # How it was repaired.
@@ -78,8 +80,8 @@ class HostRecord:
         own = {**vars(self), "outcome": self.outcome or "not reached", "changes": self.changes}
         if packed := own.pop("_packed"):
             own |= json.loads(zlib.decompress(packed))
-        rare = ("tuning", "withdrawn", "reprovision")
-        own |= {key: unstructure(own[key]) for key in ("stages", "reprovision")}
+        rare = ("tuning", "endpoint", "withdrawn", "reprovision")
+        own |= {key: unstructure(own[key]) for key in ("endpoint", "stages", "reprovision")}
         return {key: value for key, value in own.items() if value or key not in rare}
 
 
@@ -163,8 +165,10 @@ class Node:
 
     def say(self, stage: str, text: str, seconds: float | None = None) -> None:
         """One progress line on stderr; stdout is for the result."""
-        took = f"  {duration(seconds)}" if seconds is not None and seconds >= 0.5 else ""
-        console.err(f"{self.name}  {stage:<11} {text}{took}")
+        took = duration(seconds) if seconds is not None and seconds >= 0.5 else ""
+        ended = console.SAID if seconds is None else console.DONE
+        kind = console.STILL if text.startswith("... ") else ended
+        console.progress(self.name, stage, text, took, kind)
 
     def fail(self, stage: str, error: str, outcome: str = "failed") -> None:
         """Record why the node leaves the run; the first reason stands."""
@@ -195,6 +199,7 @@ class Node:
         """Time a stage and keep its line in the record, whatever happens inside."""
         entry = StageRecord(name)
         self.record.stages.append(entry)
+        console.begins(self.name, name)
         started = time.monotonic()
         try:
             yield entry

@@ -1,13 +1,15 @@
 """Where templates and states are read and where runs leave files, in a checkout and from a wheel.
 
-A wheel carries `templates/` and the engines' locks inside the package; in a checkout they stand at
-the top. What runs leave (reports, records, transactions, evidence) goes to the checkout, or to the
-working directory where there is none. There they have file names that no name of a host breaks.
+A wheel carries entry files, `templates/` and the engines' locks inside the package; in a checkout
+they stand at the top. What runs leave (reports, records, transactions, evidence) belongs to the
+site: the directory above `inventories/`, found from the working directory upwards, as git finds a
+repository. There they have file names that no name of a host breaks.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -18,16 +20,43 @@ _SHIPPED = _CHECKOUT if IN_CHECKOUT else PACKAGE
 TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
+ENTRIES = _CHECKOUT / "deploy" if IN_CHECKOUT else PACKAGE / "entries"
+"""Where the files lie that pyinfra executes."""
+CHECKOUT = _CHECKOUT
 STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
 RESERVED = frozenset({"audit"})
 """Names that no node may have: a file beside those of nodes has it (reprovision/ledger.py)."""
+SITE, INVENTORIES = "B200_SITE", "inventories"
 _LONGEST = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
+class NoSite(Exception):
+    """The working directory belongs to no site, in one line."""
+
+
+def site() -> Path | None:
+    """The site: what B200_SITE names, or the nearest directory upwards that has inventories."""
+    if named := os.environ.get(SITE):
+        return Path(named)
+    here = Path.cwd()
+    return next((each for each in (here, *here.parents) if (each / INVENTORIES).is_dir()), None)
+
+
 def home() -> Path:
-    """The directory that relative places of an inventory are in."""
-    return _CHECKOUT if IN_CHECKOUT else Path.cwd()
+    """The directory that relative places of an inventory are in; raises NoSite."""
+    if (found := site()) is None:
+        raise NoSite(
+            f"no site here: {Path.cwd()} is below no directory with {INVENTORIES}/; go to your "
+            f"site, or name it in {SITE}"
+        )
+    return found
+
+
+def site_of(inventory: Path) -> Path:
+    """The site that an inventory's file belongs to."""
+    folder = inventory.absolute().parent
+    return folder.parent if folder.name == INVENTORIES else folder
 
 
 def safe_name(name: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -28,7 +29,7 @@ from pyinfra.api.host import Host
 from b200kit.node.lib import compiled
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
-from b200kit.run import observation, zipapp
+from b200kit.run import observation, sudo_script, zipapp
 
 INSTALLED = compiled.INSTALLED
 ACTING = "/run/b200kit/acting.lock"
@@ -43,9 +44,12 @@ _PIECE = 32_768
 # has nobody to ask, and a node must not make it wait.
 _ASKS = ("sudo: a password is required", "sudo-rs: interactive authentication is required")
 _REFUSED = (
-    "b200kit: sudo asks for a password on the node: let the user in without one "
-    "(NOPASSWD: ALL in sudoers), or log in as root"
+    "b200kit: sudo asks for a password on the node: give it (-K, or B200_SUDO_PASSWORD), let the "
+    "user in without one (NOPASSWD: ALL in sudoers), or log in as root"
 )
+SUDO_PASSWORD = "B200_SUDO_PASSWORD"  # noqa: S105 - the variable's name
+# Of this run's nodes; no program that is started here inherits it.
+_password = os.environ.pop(SUDO_PASSWORD, None)
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
@@ -90,9 +94,7 @@ class Remote:
             # pyinfra's own limit begins when output is awaited; a hung node may not even get there.
             with gevent.Timeout(limit + _GRACE_S, exception=TimeoutError):
                 run_shell_command, client = self._bounded(most_bytes)
-                ok, output = run_shell_command(
-                    StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
-                )
+                ok, output = run_shell_command(**self._as_root(command, stdin), _timeout=limit)
         except TimeoutError:
             raise RemoteError(f"no answer in {limit} s") from None
         except _LOST as error:
@@ -237,9 +239,15 @@ class Remote:
         transport = client.get_transport()
         return transport is not None and transport.is_active()
 
-    @property
-    def _sudo(self) -> bool:
-        return bool(self.host.data.get("_sudo", False))
+    def _as_root(self, command: str, stdin: str | None) -> dict[str, Any]:
+        """How pyinfra is to run *command*: by sudo where the inventory says so."""
+        sudo = bool(self.host.data.get("_sudo", False))
+        if not sudo or _password is None:
+            return {"command": StringCommand(command), "_stdin": stdin, "_sudo": sudo}
+        # pyinfra would put the password into an argument list on the node.
+        asked = sudo_script.asked(f"sh -c {shlex.quote(command)}")
+        line = f"sh -c {shlex.quote(asked)}"
+        return {"command": StringCommand(line), "_stdin": f"{_password}\n{stdin or ''}"}
 
     def _upload(self) -> None:
         content, digest = zipapp.build()

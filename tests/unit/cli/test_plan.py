@@ -212,7 +212,7 @@ def test_directory_of_a_model_is_planned_with_the_second_file_of_modelopt(
 def test_model_of_an_unknown_architecture_is_refused(tmp_path: Path, capsys: Capture) -> None:
     unknown = published("stepfun-ai--Step-3.7-Flash", tmp_path)
     status, out, err = run(capsys, *asked(recorded("healthy-hgx-b200"), unknown))
-    assert (status, out) == (2, "")
+    assert (status, out) == (64, "")
     assert_message(err)
 
 
@@ -268,10 +268,10 @@ def test_engine_that_cannot_serve_it_exits_1_with_one_line(
           "--kv-cache-dtype", "fp3"],
     ],
 )  # fmt: skip
-def test_what_is_not_understood_exits_2_with_one_line(capsys: Capture, words: list[str]) -> None:
+def test_what_is_not_understood_is_refused_with_one_line(capsys: Capture, words: list[str]) -> None:
     here = recorded("healthy-hgx-b200")
     status, out, err = run(capsys, *(here if word == "SELF" else word for word in words))
-    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert (status, out, err.count("\n")) == (64, "", 1)
     assert_message(err)
 
 
@@ -285,17 +285,17 @@ def test_what_is_not_understood_exits_2_with_one_line(capsys: Capture, words: li
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_file_that_is_no_state_exits_2(
+def test_file_that_is_no_state_is_refused(
     tmp_path: Path, capsys: Capture, text: str, message: str
 ) -> None:
     path = tmp_path / "state.json"
     path.write_text(text, encoding="utf-8")
     status, _, err = run(capsys, *asked(str(path)))
-    assert (status, message in err) == (2, True)
+    assert (status, message in err) == (64, True)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no"])
-def test_config_that_is_no_models_exits_2(tmp_path: Path, capsys: Capture, text: str) -> None:
+def test_config_that_is_no_models_is_refused(tmp_path: Path, capsys: Capture, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text, encoding="utf-8")
-    assert run(capsys, *asked(recorded("healthy-hgx-b200"), str(path)))[0] == 2
+    assert run(capsys, *asked(recorded("healthy-hgx-b200"), str(path)))[0] == 64

@@ -168,7 +168,7 @@ def test_a_node_is_found_by_its_name_among_the_pinned_keys(folder: Path) -> None
     named = ("--name", "[10.0.0.2]:2222")
     assert verify(folder, file, *named, "--node", "n02") == 0
     # Else any key that is pinned would prove whatever node its holder writes down.
-    assert verify(folder, file, *named) == 2
+    assert verify(folder, file, *named) == 64
     assert verify(folder, file, *named, "--node", "n01") == 1
 
 
@@ -189,7 +189,7 @@ def test_ssh_keygen_alone_verifies_by_the_signers_that_are_printed(
 @pytest.mark.parametrize("node", ["n03", "*", "n01,n02", "../n01", "n01\u200b", "-n01", ""])
 def test_signers_of_a_node_that_is_not_pinned_are_not_printed(folder: Path, node: str) -> None:
     hosts = ("--known-hosts", str(folder / "known_hosts"))
-    assert cli.main(["proof", "signers", node, *hosts]) == 2
+    assert cli.main(["proof", "signers", node, *hosts]) in (2, cli.USAGE)
 
 
 def test_copy_for_a_vendor_names_nobody(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.operations import served
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.quality import kept
 from b200kit.quality.kept import ServedModel
 from b200kit.records import store
@@ -138,7 +139,8 @@ def test_model_as_it_was_published_is_refused_before_anything_is_sent(
 
 
 def test_inventory_that_is_not_there_is_known_to_be_so() -> None:
-    assert served._read(Path("nowhere.py"), "n01") == "nowhere.py is no file"
+    with pytest.raises(InventoryRefused, match="nowhere"):
+        served.of_node(Path("nowhere.py"), "n01")
 
 
 def test_no_record_is_named(capsys: Capture, tmp_path: Path) -> None:

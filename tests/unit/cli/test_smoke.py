@@ -241,10 +241,14 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
         ["http://x", "--model", "m", "--turns", "0"],
     ],
 )
-def test_bad_input_is_one_line_and_status_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(arguments) == 2
+    monkeypatch.chdir(tmp_path)  # outside any site
+    assert main(arguments) == 64
     caught = capsys.readouterr()
     assert (caught.out, caught.err.count("\n")) == ("", 1)
     assert_message(caught.err)
@@ -354,5 +358,5 @@ def test_file_that_is_no_reference_is_refused(
 ) -> None:
     file = tmp_path / "kept.json"
     file.write_text(content)
-    assert main(command("http://127.0.0.1:1", "--reference", str(file))) == 2
+    assert main(command("http://127.0.0.1:1", "--reference", str(file))) == 64
     assert f"--reference {file}: " in capsys.readouterr().err

@@ -102,6 +102,7 @@ def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
     }
     locks = {path.name for path in (ROOT / "requirements").glob("engine-vllm-cuda-*.txt")}
     expected |= {f"b200kit/requirements/{name}" for name in locks}
+    expected |= {f"b200kit/entries/{path.name}" for path in (ROOT / "deploy").glob("*.py")}
     assert expected <= packed
     assert len({name for name in packed if "/requirements/" in name}) == len(locks) > 0
     assert {name for name in packed if not name.startswith(("b200kit/", "b200kit-"))} == set()
@@ -140,10 +141,21 @@ def test_plan(b200: Run, tmp_path: Path) -> None:
 
 
 def test_report(b200: Run, tmp_path: Path) -> None:
+    (tmp_path / "work" / "inventories").mkdir()
     page = write(records.fleet(), tmp_path / "work" / "reports")
     run = b200("report")
     assert (run.returncode, run.stderr) == (0, "")
     assert f"reports/{page.parent.name}/report.html" in run.stdout
+
+
+def test_deploy_runs_pyinfra_over_an_entry_file_of_the_package(b200: Run, tmp_path: Path) -> None:
+    inventory = tmp_path / "work" / "inventories" / "prod.py"
+    inventory.parent.mkdir()
+    inventory.write_text("nodes = []\n")
+    for name in ("ready", "deploy", "repair", "tune"):
+        run = b200(name)
+        assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
+        assert str(inventory) in run.stderr
 
 
 def test_smoke(b200: Run, tmp_path: Path) -> None:
@@ -160,7 +172,7 @@ def test_smoke(b200: Run, tmp_path: Path) -> None:
 
 def test_lab_says_what_it_needs(b200: Run) -> None:
     run = b200("lab", "up")
-    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (64, "", 1)
     assert "checkout" in run.stderr
 
 

@@ -14,6 +14,7 @@ from b200kit.monitoring import dashboards, files
 from b200kit.monitoring.targets import Member, targets, unread
 from b200kit.node.metrics import families
 from b200kit.operations import monitored
+from b200kit.operations.inventory_process import InventoryRefused
 
 NODE = Member("n01", "10.0.0.5", "node", ("prod", "rack1"), 9464, replicas=2)
 INVENTORY = """
@@ -81,7 +82,7 @@ def test_an_inventory_without_metrics_or_with_a_fault_is_refused(
     assert main(["targets", str(inventory(tmp_path, keys))]) == 1
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    with pytest.raises(monitored.InventoryRefused):
+    with pytest.raises(InventoryRefused):
         monitored.members(tmp_path / "none.py")
 
 

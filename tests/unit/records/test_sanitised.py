@@ -195,7 +195,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before(
 ) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_bytes(content)
-    assert cli.main(["judge", str(path)]) == 2
+    assert cli.main(["judge", str(path)]) == cli.USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -205,5 +205,5 @@ def test_a_broken_archive_is_one_line(
 ) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_bytes(content)
-    assert cli.main(["judge", str(path)]) == 2
+    assert cli.main(["judge", str(path)]) == cli.USAGE
     assert capsys.readouterr().err.count("\n") == 1

@@ -98,5 +98,5 @@ def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys
         ["n01", "--source", "mirror.example"],
         ["n01", "--endpoint", "everywhere"],
     ):
-        assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 2
+        assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 64
     assert_message(capsys.readouterr().err)

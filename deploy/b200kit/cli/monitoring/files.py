@@ -13,7 +13,7 @@ from b200kit.node.lib import durable_files
 from b200kit.run import console
 
 
-@click.command("monitoring", cls=Command, exit_codes={**CODES, 2: "usage"})
+@click.command("monitoring", cls=Command, exit_codes=CODES)
 @INVENTORY
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def command(inventory: Path, folder: Path) -> int:

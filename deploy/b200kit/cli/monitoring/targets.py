@@ -10,7 +10,7 @@ from b200kit.cli.command import Command, Refusal
 from b200kit.monitoring import files
 from b200kit.monitoring.targets import Member, targets, unread
 from b200kit.operations import monitored
-from b200kit.operations.monitored import InventoryRefused
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run import console
 
 DONE, REFUSED = 0, 1
@@ -23,7 +23,7 @@ def members(inventory: Path) -> list[Member]:
     try:
         found = monitored.members(inventory)
     except InventoryRefused as error:
-        raise Refusal(str(error), REFUSED) from None
+        raise Refusal("\n".join(error.lines), REFUSED) from None
     if not targets(found):
         message = f"{inventory}: no node offers metrics: give `monitoring` (docs/monitor.md)"
         raise Refusal(message, REFUSED)
@@ -31,7 +31,7 @@ def members(inventory: Path) -> list[Member]:
     return found
 
 
-@click.command("targets", cls=Command, exit_codes={**CODES, 2: "usage"})
+@click.command("targets", cls=Command, exit_codes=CODES)
 @INVENTORY
 def command(inventory: Path) -> int:
     """Print the targets of an inventory's nodes as JSON, for file_sd or http_sd.

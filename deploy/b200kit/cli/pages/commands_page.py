@@ -19,6 +19,7 @@ from types import ModuleType
 import click
 
 from b200kit import cli
+from b200kit.cli.command import USAGE
 from b200kit.cli.pages.markdown import table
 from b200kit.node import cli as node_cli
 from b200kit.run.session import ENTRIES
@@ -63,8 +64,9 @@ Options of pyinfra:
 ## b200
 
 `b200` lists the commands, `b200 COMMAND --help` explains one, `b200 --version` prints the version.
-A usage error is one line with exit code 2. An interrupted command exits with 130, one whose answer
-could not be written with 74, one whose reader left with 141.
+A usage error, or a command that needs a site where none is, is one line with exit code 64. An
+interrupted command exits with 130, one whose answer could not be written with 74, one whose reader
+left with 141.
 
 """
 
@@ -91,6 +93,7 @@ _NODE_EXITS = {
     "warm": f"0 warm; 1 not warm; {_CONFIG}",
     "measure": "0 pass; 1 fail; 2 invalid, or configuration cannot be used",
     "bench": f"0 whatever it says, `unmeasured` included; {_CONFIG}",
+    "ask": f"0 answered, or why not is in the document; {_CONFIG}",
     "correctness-check": f"0 right; 1 wrong; {_CONFIG}",
     "watchdog": f"0 its configuration or program was replaced; 1 a part of it failed; {_CONFIG}",
     "watch": f"0 the node was looked at, whatever was seen; {_CONFIG}",
@@ -163,7 +166,8 @@ def _exit_codes() -> dict[str, str]:
             leaves = dict(getattr(command, "commands", {"": command}))
         for leaf, run in leaves.items():
             codes = getattr(run, "exit_codes", {})
-            words = "; ".join(f"{code} {text}" for code, text in codes.items())
+            # 64 stands above the table.
+            words = "; ".join(f"{code} {text}" for code, text in codes.items() if code != USAGE)
             found[f"{name} {leaf}".strip()] = words
     return found
 

@@ -17,7 +17,7 @@ DONE, REFUSED = 0, 1
 @click.command(
     "keys",
     cls=Command,
-    exit_codes={DONE: "there", REFUSED: "refused, or not fetched", 2: "usage"},
+    exit_codes={DONE: "there", REFUSED: "refused, or not fetched"},
 )
 @click.argument("system")
 @click.option(

@@ -21,7 +21,7 @@ MADE, REFUSED, USAGE = 0, 1, 2
 @click.command(
     "lock",
     cls=Command,
-    exit_codes={MADE: "made, or there already", REFUSED: "no lock can be made", USAGE: "usage"},
+    exit_codes={MADE: "made, or there already", REFUSED: "no lock can be made"},
 )
 @click.argument("engine")
 @click.argument("version")
@@ -36,7 +36,7 @@ MADE, REFUSED, USAGE = 0, 1, 2
 @click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
-    default=lambda: places.home() / "requirements",
+    default=lambda: places.LOCKS if places.IN_CHECKOUT else Path("requirements"),
     help="Directory of the locks; else requirements/.",
 )
 @click.option(

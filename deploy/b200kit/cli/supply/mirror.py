@@ -15,7 +15,7 @@ from b200kit.cli.command import Command, Refusal
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
-from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run import console
 from b200kit.supply.mirror import build, delta, index, proof, serve, signature, wanted
 from b200kit.supply.mirror.apt_closure import AptRefused
@@ -31,7 +31,7 @@ from b200kit.supply.models.hub import HubError
 from b200kit.supply.models.publish import PublishError
 
 DONE, REFUSED = 0, 1
-_CODES = {DONE: "done", REFUSED: "refused, or not fetched", 2: "usage"}
+_CODES = {DONE: "done", REFUSED: "refused, or not fetched"}
 _REFUSALS = (
     AptRefused, BuildRefused, DeltaRefused, HubError, ImageRefused, IndexRefused, PublishError,
     PublishFailed, SignatureRefused, WheelsRefused, OSError,
@@ -140,7 +140,7 @@ def make(
     return DONE
 
 
-@command.command("verify", cls=Command, exit_codes={DONE: "proven", REFUSED: "not", 2: "usage"})
+@command.command("verify", cls=Command, exit_codes={DONE: "proven", REFUSED: "not"})
 @click.argument("root", type=_Folder)
 @_key
 @click.option(
@@ -202,7 +202,7 @@ def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
 @command.command(
     "serve",
     cls=Command,
-    exit_codes={DONE: "ended", REFUSED: "the address cannot be had", 2: "usage"},
+    exit_codes={DONE: "ended", REFUSED: "the address cannot be had"},
 )
 @click.argument("root", type=_Folder)
 @click.option("--bind", default="0.0.0.0", show_default=True, help="Address.")  # noqa: S104
@@ -218,7 +218,7 @@ def try_it(root: Path, bind: str, port: int) -> int:
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except NeedsUnknown as error:
+    except InventoryRefused as error:
         console.err(*error.lines[1:])
         raise Refusal(str(error), REFUSED) from None
     except _REFUSALS as error:

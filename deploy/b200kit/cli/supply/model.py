@@ -24,7 +24,7 @@ from b200kit.supply.models.manifest import Origin
 from b200kit.supply.models.publish import PublishError
 
 DONE, REFUSED = 0, 1
-_CODES = {DONE: "there", REFUSED: "refused, or not fetched", 2: "usage"}
+_CODES = {DONE: "there", REFUSED: "refused, or not fetched"}
 _SHOWN = 10
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NAMED = click.option(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from b200kit.node.checks.gpu import power
+from b200kit.node.lib.documents import understood
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Topology
 from b200kit.report.content.topology import outline
 from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show, unread
+from b200kit.run.document import ServedEndpoint
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -43,6 +45,19 @@ def machine(host: object, graph: Topology) -> Pairs:
 
 
 LAYOUT = ["replica", "GPUs", "NUMA node", "CPUs", "port"]
+
+
+def endpoint(host: object, name: str) -> Pairs:
+    """Where a live node takes requests and how to try it; nothing of any other node."""
+    found = understood(ServedEndpoint, read(host, "endpoint"))
+    if found is None:
+        return []
+    where = f", on {name} itself" if found.local else ""
+    key = "; clients send the API key" if found.api_key else ""
+    return [
+        ("endpoint", f"{found.url}{where}; model {found.model}{key}"),
+        ("try it", f'b200 ask {name} "Say hello."'),
+    ]
 
 
 def layout(host: object) -> list[list[str]]:

@@ -122,6 +122,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "reported": reported(host) if facts.observed(host) else [],
         "not_applicable": list(verdict_of(host).not_applicable.items()),
         "stages": run.stages(host),
+        "endpoint": facts.endpoint(host, clean(name)),
         "layout": facts.layout(host),
         "latency": latency,
         "distributions": distributions(smoke, stand_in=latency.stand_in),

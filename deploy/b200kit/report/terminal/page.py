@@ -183,6 +183,7 @@ def _deployed(page: Lines, name: str, host: object) -> None:
     outcome = outcome_of(host)
     if is_good(host):
         page.head(name, outcome)
+        page.facts(facts.endpoint(host, clean(name)))
         _findings(page, host, 2)
     else:
         _first(page, name, host)

@@ -203,8 +203,13 @@ def _refusal(code: str, message: str) -> str:
 
 def address(spec: NodeSpec) -> str:
     """URL of the endpoint as its own node reaches it."""
+    return url(spec, _reachable(spec.gateway_bind))
+
+
+def url(spec: NodeSpec, host: str) -> str:
+    """URL of the endpoint at *host*."""
     scheme = "https" if spec.gateway.certificate is not None else "http"
-    return f"{scheme}://{_reachable(spec.gateway_bind)}:{spec.gateway_port}"
+    return f"{scheme}://{host}:{spec.gateway_port}"
 
 
 def rolling_restart(spec: NodeSpec) -> RollingRestartPlan:

@@ -41,7 +41,7 @@ def missing(engine: Engine) -> str:
         known = ", ".join(recipe.pythons)
         what = f"{recipe.label} is for Python {known}, not {python}"
         return f"{path} is not there: {what}; take engine.image, or another operating system"
-    usual = path.resolve().parent == places.home() / "requirements"
+    usual = path.resolve().parent == places.LOCKS
     elsewhere = "" if usual else f" --to {path.parent}"
     return f"{path} is not there: {command(engine)} --python {python}{elsewhere}"
 

@@ -56,7 +56,7 @@ def test_pythons_are_those_of_the_lab_s_systems() -> None:
 
 @pytest.mark.parametrize("python", ["312", "310"])
 def test_missing_lock_is_named_with_what_to_do(python: str) -> None:
-    path = places.home() / "requirements" / f"engine-vllm-cuda-py{python}.txt"
+    path = places.LOCKS / f"engine-vllm-cuda-py{python}.txt"
     assert_message(shipped.missing(engine(path)))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.operations import mirror_needs
-from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.supply.mirror.needs import Needs
 from b200kit.supply.models.manifest import origin, revision, written
 from tests.unit.specs import VENDOR_FINGERPRINT, VENDOR_KEY
@@ -84,7 +84,7 @@ def test_nodes_of_a_kind_take_the_same_from_the_same_place(tmp_path: Path) -> No
         "model_revision": revision(raw),
     }  # fmt: skip
     nodes = f'"n01", ("n02", {other}), "n03"'
-    with pytest.raises(NeedsUnknown, match="b200 keys debian12"):
+    with pytest.raises(InventoryRefused, match="b200 keys debian12"):
         mirror_needs.of_inventory(site(tmp_path, nodes), build=False)
     own = {"name": "own", "url": "https://o.example/", "fingerprint": VENDOR_FINGERPRINT}
     own |= {"key": str(tmp_path / "inventories/mirror.asc")}
@@ -116,7 +116,7 @@ def test_site_names_its_own_origin(tmp_path: Path) -> None:
 
 def refusal(path: Path) -> tuple[str, ...]:
     """Why there is no mirror for an inventory."""
-    with pytest.raises(NeedsUnknown) as refused:
+    with pytest.raises(InventoryRefused) as refused:
         mirror_needs.of_inventory(path)
     return refused.value.lines
 

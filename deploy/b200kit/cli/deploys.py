@@ -1,0 +1,151 @@
+"""`b200 deploy|ready|repair|...`: pyinfra over an inventory of the site and one of our entry files.
+
+`pyinfra inventories/prod.py deploy/b200.py -y` does the same. In front of it stand the site's own
+inventory, a line a node instead of pyinfra's words, and errors of one line.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from b200kit.cli.command import Command
+from b200kit.cli.entry_run import EntryRun
+from b200kit.run import places
+
+_FAILED = "a node failed, was refused, or could not be reached"
+INVENTORY = click.option(
+    "-i", "--inventory", type=click.Path(path_type=Path), metavar="FILE",
+    help="Which inventory; else the site's only one, or prod.py.",
+)  # fmt: skip
+VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print what pyinfra says, too.")
+PASSWORD = click.option(
+    "-K", "--ask-sudo-password", "asks", is_flag=True,
+    help="Ask for the nodes' sudo password once; without a terminal, read it from stdin.",
+)  # fmt: skip
+_DRY = click.option("--dry-run", "dry", is_flag=True, help="Say what it would do; change nothing.")
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before the first wave.")
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """One entry file as a command."""
+
+    entry: str
+    does: str
+    says: str
+    exit_codes: Mapping[int, str] = field(
+        default_factory=lambda: {0: "every node came through", 1: _FAILED}
+    )
+    options: tuple[Callable[..., Any], ...] = (_DRY,)
+
+
+DEPLOYS = {
+    "ready": Deploy(
+        "ready.py",
+        "Say whether each node can be provisioned, before anything is changed.",
+        "Read-only: hardware, operating system, disks, and the nodes' own apt are asked.",
+        {0: "every node is ready", 1: "a node is not ready, or could not be reached"},
+        (),
+    ),
+    "deploy": Deploy(
+        "b200.py",
+        "Take nodes from a bare OS to a proven, warm, measured server.",
+        "Begins with what `b200 ready` does. Run again, it changes nothing; killed, the next run "
+        "goes on. Nodes that serve are changed in waves, never below the floor.",
+        {0: "every node is live", 1: _FAILED},
+    ),
+    "rollout": Deploy(
+        "b200.py",
+        "Show the waves of a change to nodes that serve, then make it.",
+        "The same as `b200 deploy`, after its plan was shown and you said yes.",
+        {0: "every node is live", 1: _FAILED},
+        (_DRY, _YES),
+    ),
+    "repair": Deploy(
+        "reprovision.py",
+        "Drain failed nodes, repair and prove them, and return them to service.",
+        "One transaction a node; run it twice or kill it, and the next run continues.",
+        {0: "every node serves, or waits for what it was told to wait for", 1: _FAILED},
+    ),
+    "rotate": Deploy(
+        "rotate.py",
+        "Find the GPU behind wrong answers, on nodes that are drained.",
+        "GPUs are moved under the replicas, one place a round, and answers compared.",
+        options=(),
+    ),
+    "tune": Deploy(
+        "tune.py",
+        "Find the layout for the goal, on nodes that have no traffic.",
+        "Each layout that can be is deployed and its request rate swept to the goodput knee.",
+    ),
+}
+
+
+def command_of(name: str) -> click.Command:
+    """The click command of a name of DEPLOYS."""
+    deploy = DEPLOYS[name]
+
+    def run(
+        nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool,
+        dry: bool = False, yes: bool = True,
+    ) -> int:  # fmt: skip
+        return run_entry(deploy.entry, nodes, inventory, verbose, asks, dry=dry, asked=not yes)
+
+    run.__doc__ = f"{deploy.does}\n\n{deploy.says}"
+    options = (*deploy.options, INVENTORY, PASSWORD, VERBOSE)
+    for option in reversed(options):
+        run = option(run)
+    run = click.argument("nodes", nargs=-1, metavar="[NODE...]")(run)
+    return click.command(name, cls=Command, exit_codes=deploy.exit_codes)(run)
+
+
+def run_entry(
+    entry: str, nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool,
+    *, dry: bool = False, asked: bool = False,
+) -> int:  # fmt: skip
+    """Run an entry file over *nodes* of the inventory, all for none; returns its exit code.
+
+    *asked*: show a dry run first, and go on only when a person says so.
+    """
+    run = EntryRun(
+        inventory_of(inventory), entry, nodes, verbose, sudo_password() if asks else None
+    )
+    if asked and not dry:
+        if code := run.go(dry=True):
+            return code
+        if not click.confirm("Make these changes?", err=True):
+            return 0
+    return run.go(dry=dry)
+
+
+def inventory_of(named: Path | None) -> Path:
+    """The inventory to work with: as named, the site's only one, or its prod.py."""
+    if named is not None:
+        return named
+    folder = places.home() / places.INVENTORIES
+    there = sorted(folder.glob("*.py"))
+    usual = folder / "prod.py"
+    if usual in there or len(there) == 1:
+        return usual if usual in there else there[0]
+    if not there:
+        raise click.UsageError(f"{folder} has no inventory: write one by b200 init HOST...")
+    names = ", ".join(path.name for path in there)
+    raise click.UsageError(f"{folder} has {names}: say which by -i")
+
+
+def sudo_password() -> str:
+    """The password that a person types, or the first line of stdin."""
+    if sys.stdin.isatty():
+        given = getpass.getpass("sudo password on the nodes: ")
+    else:
+        given = sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise click.UsageError("no password was given")
+    return given

@@ -1,0 +1,125 @@
+"""One pyinfra process over an entry file: its progress is drawn, its chatter kept aside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import IO
+
+import click
+
+from b200kit.cli.command import Refusal
+from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
+from b200kit.run import console, places
+from b200kit.run.remote import SUDO_PASSWORD
+
+NO_RUN = 1
+_PYINFRA = ("-m", "pyinfra")
+
+
+@dataclass(frozen=True)
+class EntryRun:
+    """What is run over what."""
+
+    inventory: Path
+    entry: str
+    nodes: Sequence[str] = ()
+    verbose: bool = False
+    password: str | None = None
+
+    def go(self, *, dry: bool = False) -> int:
+        """Run it; returns the exit code, which is the printed one."""
+        self._require_syntax()
+        reading, writing = os.pipe()
+        with TemporaryFile() as chatter, self._progress() as progress:
+            process = subprocess.Popen(
+                self._words(dry), env=self._environment(writing), pass_fds=(writing,),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=None if self.verbose else chatter, text=True, errors="replace",
+            )  # fmt: skip
+            os.close(writing)
+            with _left_to(process):
+                result: list[str] = []
+                reader = Thread(target=lambda: result.append(_all(process.stdout)), daemon=True)
+                reader.start()
+                with open(reading, encoding="utf-8", errors="replace") as messages:
+                    for line in messages:
+                        progress.hear(json.loads(line))
+                code = process.wait()
+                reader.join()
+            progress.stop()
+            console.out(*result[0].splitlines(), colour=True)
+            if code and not result[0] and not progress.spoke:
+                raise Refusal(self._why(chatter), code)
+        return code
+
+    def _progress(self) -> Progress:
+        drawn = sys.stderr.isatty() and not self.verbose and os.environ.get("TERM") != "dumb"
+        return LiveProgress() if drawn else PlainProgress()
+
+    def _words(self, dry: bool) -> list[str]:
+        limits = [word for node in self.nodes for word in ("--limit", node)]
+        end = "--dry" if dry else "-y"
+        entry = places.ENTRIES / self.entry
+        return [sys.executable, *_PYINFRA, str(self.inventory), str(entry), end, *limits]
+
+    def _environment(self, pipe: int) -> dict[str, str]:
+        own = {console.FRONT: str(pipe), console.WIDTH: str(console.width())}
+        if console.coloured():
+            own["FORCE_COLOR"] = "1"
+        if self.password is not None:
+            own[SUDO_PASSWORD] = self.password
+        return {**os.environ, **own, "PYINFRA_PROGRESS": "off"}
+
+    def _require_syntax(self) -> None:
+        """Refuse a file of the inventory that is no Python; pyinfra answers that by a traceback."""
+        folder = self.inventory.parent / "group_data"
+        for file in (self.inventory, *sorted(folder.glob("*.py"))):
+            try:
+                compile(file.read_bytes(), str(file), "exec")
+            except FileNotFoundError:
+                continue  # preflight says what is meant
+            except (OSError, SyntaxError, ValueError) as error:
+                line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
+                why = error.msg if isinstance(error, SyntaxError) else str(error)
+                raise Refusal(f"{file}{line}: {why}. Nothing was changed.", NO_RUN) from None
+
+    def _why(self, chatter: IO[bytes]) -> str:
+        """The last that pyinfra said, where no line of ours was printed."""
+        chatter.seek(0)
+        said = chatter.read().decode("utf-8", "replace")
+        lines = [line for line in map(str.strip, click.unstyle(said).splitlines()) if line]
+        place = next((line for line in reversed(lines) if str(self.inventory.parent) in line), "")
+        return "; ".join(dict.fromkeys([*([place] if place else []), *lines[-1:]])) or "pyinfra"
+
+
+def _all(stream: IO[str] | None) -> str:
+    return stream.read() if stream else ""
+
+
+@contextmanager
+def _left_to(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Leave signals to the run: a terminal sends Ctrl-C to both, any other sender to us alone."""
+
+    def hand_on(number: int, frame: object) -> None:
+        del frame
+        process.send_signal(number)
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, hand_on),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

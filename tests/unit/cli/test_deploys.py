@@ -1,0 +1,165 @@
+"""The front of pyinfra: which inventory, what is refused before a run, what it hears of one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from b200kit import cli
+from b200kit.cli import deploys
+from b200kit.cli.entry_run import EntryRun
+from b200kit.report.terminal.progress import LiveProgress, PlainProgress
+from b200kit.run import console, places
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def inventories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a site's inventories, where the test stands."""
+    folder = tmp_path / "inventories"
+    folder.mkdir()
+    monkeypatch.delenv(places.SITE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"), [(["a.py"], "a.py"), (["prod.py", "test.py"], "prod.py")]
+)
+def test_inventory_is_the_only_one_or_prod(
+    inventories: Path, there: list[str], chosen: str
+) -> None:
+    for name in there:
+        (inventories / name).touch()
+    assert deploys.inventory_of(None) == inventories / chosen
+
+
+@pytest.mark.parametrize("there", [[], ["a.py", "b.py"]])
+def test_no_inventory_is_guessed(inventories: Path, there: list[str], capsys: Capture) -> None:
+    for name in there:
+        (inventories / name).touch()
+    assert cli.main(["deploy"]) == cli.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("file", ["prod.py", "group_data/all.py"])
+def test_inventory_that_is_no_python_is_one_line(
+    inventories: Path, file: str, capsys: Capture
+) -> None:
+    (inventories / "group_data").mkdir()
+    (inventories / "prod.py").write_text("nodes = []\n")
+    (inventories / file).write_text("\nnodes = [\n")
+    assert cli.main(["ready"]) == 1
+    said = capsys.readouterr().err
+    assert (said.count("\n"), f"{inventories / file} line 2" in said) == (1, True)
+
+
+def test_a_run_gets_its_password_by_its_environment_alone(tmp_path: Path) -> None:
+    run = EntryRun(tmp_path / "prod.py", "b200.py", ("n01", "n02"), password="hunter2hunter2")
+    assert "hunter2" not in " ".join(run._words(dry=False))
+    assert run._environment(5)["B200_SUDO_PASSWORD"] == "hunter2hunter2"
+    assert run._words(dry=False)[-5:] == ["-y", "--limit", "n01", "--limit", "n02"]
+    assert run._words(dry=True)[-5] == "--dry"
+
+
+@pytest.mark.parametrize(
+    ("words", "entry", "nodes"),
+    [
+        (["check"], "check.py", ()),
+        (["check", "n01"], "check.py", ("n01",)),
+        (["smoke", "n01", "n02"], "smoke.py", ("n01", "n02")),
+        (["check", "root@n01"], None, ()),
+        (["check", "n01", "--topology"], None, ()),
+    ],
+)
+def test_names_are_those_of_the_site_inside_one(
+    inventories: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], entry: str | None,
+    nodes: tuple[str, ...],
+) -> None:  # fmt: skip
+    (inventories / "prod.py").write_text("nodes = []\n")
+    ran: list[tuple[str, Any]] = []
+    monkeypatch.setattr(EntryRun, "go", lambda self, **_: ran.append((self.entry, self.nodes)) or 0)
+    monkeypatch.setattr("b200kit.cli.check._record", lambda *_: {"hosts": {}})
+    cli.main(words)
+    assert ran == ([(entry, nodes)] if entry else [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["smoke", "n01", "--rate", "2"], ["smoke", "http://h", "n01"], ["smoke", "http://h"]],
+)
+def test_options_of_an_endpoint_go_with_a_url(
+    inventories: Path, words: list[str], capsys: Capture
+) -> None:
+    (inventories / "prod.py").touch()
+    assert cli.main(words) == cli.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"done": 1, "of": 4},
+    {"node": "n01", "begins": "driver"},
+    {"node": "n01", "stage": "driver", "text": "... 15 s so far", "took": "", "kind": "still"},
+    {"node": "n02", "stage": "gate", "text": "RED: no link", "took": "", "kind": "said"},
+    {"line": "rollout  wave 1"},
+]
+
+
+def test_on_a_terminal_a_node_has_one_line_and_what_matters_stays() -> None:
+    progress, screen = LiveProgress(), io.StringIO()
+    progress._live.console = Console(file=screen, width=80)
+    for message in MESSAGES:
+        progress.hear(message)
+    Console(file=screen, width=80).print(progress._draw())
+    above, *_, drawn = screen.getvalue().partition("rollout  wave 1")
+    assert ("n02" in above, "RED: no link" in above, "so far" in above) == (True, True, False)
+    assert all(word in drawn for word in ("n01", "driver", "15 s so far", "n02"))
+    assert progress.spoke
+
+
+def test_elsewhere_every_line_comes_as_it_is(capsys: Capture) -> None:
+    progress = PlainProgress()
+    for message in MESSAGES:
+        progress.hear(message)
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
+        "n01", "n02", "rollout",
+    ]  # fmt: skip
+
+
+def test_what_a_run_says_goes_to_its_front_and_stands_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(console, "_front", writing)
+    console.err("a line\x1b[2J")
+    console.begins("n01", "driver")
+    console.progress("n01", "driver", "9 packages", "1 m 12 s", console.DONE)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        heard = [json.loads(line) for line in pipe]
+    assert [set(message) for message in heard] == [
+        {"line"}, {"node", "begins"}, {"node", "stage", "text", "took", "kind"},
+    ]  # fmt: skip
+    assert "\x1b" not in heard[0]["line"]
+    assert capsys.readouterr().err == ""
+
+
+def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("_B200_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "b200 rea")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert cli.main([]) == 0
+    assert capsys.readouterr().out == "plain,ready\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_of_each_shell_is_printed(shell: str, capsys: Capture) -> None:
+    assert cli.main(["completion", shell]) == 0
+    assert "_B200_COMPLETE" in capsys.readouterr().out
