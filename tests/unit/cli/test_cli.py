@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from b200kit import __version__, cli
+from b200kit.cli.command import USAGE
 from tests.unit import states
 
 Capture = pytest.CaptureFixture[str]
@@ -60,7 +61,7 @@ def test_version_is_that_of_the_package(capsys: Capture) -> None:
 def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
     arguments: list[str], suggestion: str, capsys: Capture
 ) -> None:
-    assert cli.main(arguments) == cli.USAGE
+    assert cli.main(arguments) == USAGE
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert suggestion in output.err
@@ -75,7 +76,7 @@ def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
     ],
 )
 def test_an_empty_text_is_no_default(arguments: list[str], capsys: Capture) -> None:
-    assert cli.main(arguments) == cli.USAGE
+    assert cli.main(arguments) == USAGE
     assert "an empty text" in capsys.readouterr().err
 
 
@@ -87,7 +88,7 @@ def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> N
 
 @pytest.mark.parametrize("group", ["audit", "record", "transaction"])
 def test_a_group_without_its_command_is_one_line(group: str, capsys: Capture) -> None:
-    assert cli.main([group]) == cli.USAGE
+    assert cli.main([group]) == USAGE
     assert capsys.readouterr().err == f"b200 {group}: Missing command.\n"
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from b200kit import cli
 from b200kit.cli import deploys
+from b200kit.cli.command import USAGE
 from b200kit.cli.entry_run import EntryRun
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress
 from b200kit.run import console, places
@@ -45,7 +46,7 @@ def test_inventory_is_the_only_one_or_prod(
 def test_no_inventory_is_guessed(inventories: Path, there: list[str], capsys: Capture) -> None:
     for name in there:
         (inventories / name).touch()
-    assert cli.main(["deploy"]) == cli.USAGE
+    assert cli.main(["deploy"]) == USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -85,7 +86,12 @@ def test_names_are_those_of_the_site_inside_one(
 ) -> None:  # fmt: skip
     (inventories / "prod.py").write_text("nodes = []\n")
     ran: list[tuple[str, Any]] = []
-    monkeypatch.setattr(EntryRun, "go", lambda self, **_: ran.append((self.entry, self.nodes)) or 0)
+
+    def go(run: EntryRun, **_: Any) -> int:
+        ran.append((run.entry, run.nodes))
+        return 0
+
+    monkeypatch.setattr(EntryRun, "go", go)
     monkeypatch.setattr("b200kit.cli.check._record", lambda *_: {"hosts": {}})
     cli.main(words)
     assert ran == ([(entry, nodes)] if entry else [])
@@ -99,7 +105,7 @@ def test_options_of_an_endpoint_go_with_a_url(
     inventories: Path, words: list[str], capsys: Capture
 ) -> None:
     (inventories / "prod.py").touch()
-    assert cli.main(words) == cli.USAGE
+    assert cli.main(words) == USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 

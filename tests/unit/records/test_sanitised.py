@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.cli.command import USAGE
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import structure
 from b200kit.node.state.verdict import Verdict
@@ -195,7 +196,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before(
 ) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_bytes(content)
-    assert cli.main(["judge", str(path)]) == cli.USAGE
+    assert cli.main(["judge", str(path)]) == USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -205,5 +206,5 @@ def test_a_broken_archive_is_one_line(
 ) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_bytes(content)
-    assert cli.main(["judge", str(path)]) == cli.USAGE
+    assert cli.main(["judge", str(path)]) == USAGE
     assert capsys.readouterr().err.count("\n") == 1

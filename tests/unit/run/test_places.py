@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
+from b200kit.cli.command import USAGE
 from b200kit.run import places
 
 
@@ -34,7 +35,7 @@ def test_no_site_is_an_error_and_no_empty_answer(
 ) -> None:
     monkeypatch.chdir(site.parent)
     monkeypatch.delenv("B200_TRANSACTIONS", raising=False)
-    assert cli.main(["transaction", "list"]) == cli.USAGE
+    assert cli.main(["transaction", "list"]) == USAGE
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n"), places.SITE in said.err) == ("", 1, True)
 

@@ -54,7 +54,7 @@ def test_a_run_gives_the_password_where_its_inventory_asks_for_sudo(
     class Output(list[Any]):
         stdout_lines: tuple[str, ...] = ()
 
-    host = SimpleNamespace(
+    host: Any = SimpleNamespace(
         data={"_sudo": True}, connector=SimpleNamespace(),
         run_shell_command=lambda **asked: (given.update(asked) or True, Output()),
     )  # fmt: skip

@@ -22,7 +22,7 @@ Piece = str | tuple[str, str]
 
 
 class Lines:
-    """What is shown, line by line, each at most *width* columns; `found` has them so far."""
+    """What is shown, line by line, each at most *width* columns but for paths; `found` has them."""
 
     def __init__(self, width: int = PAPER, colour: bool = False) -> None:
         # Here and below, as a command that shows no screen starts faster without rich.
@@ -45,6 +45,10 @@ class Lines:
     def line(self, *pieces: Piece) -> None:
         """One line, cut at the right edge."""
         self._add(self._text(*pieces))
+
+    def whole(self, text: str) -> None:
+        """One line, however long: a path, which a person copies."""
+        self.found.append(clean(text))
 
     def hang(self, *first: Piece, text: str, end: str = "") -> None:
         """*text* after *first*, further lines below where it began; *end* where it has room."""

@@ -99,10 +99,10 @@ def _run(page: Lines, record: object, report: str | None, all_whole: bool, matri
     last = [text for text in (totals(record), freshness(record), clean(where), code) if text]
     together = "      ".join(last)
     for text in [together] if len(together) <= page.width else last:
-        page.hang("", text=text)
+        page.whole(text) if text == clean(where) else page.hang("", text=text)
     if where and failed_hosts(record):
         folder = clean(where).rpartition("/")[0] or "."
-        page.hang("", text=f"those not ready, for --limit: {folder}/failed.txt")
+        page.whole(f"those not ready, for --limit: {folder}/failed.txt")
 
 
 def _alike(page: Lines, alike: NodeGroup) -> None:
