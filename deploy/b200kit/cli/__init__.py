@@ -19,6 +19,7 @@ from b200kit.run.places import NoSite
 GROUPS = {
     "Start here": {
         "init": "write a site's inventory, from a look at its nodes",
+        "models": "the models that are known, by name",
         "plan": "how a node should serve a model, and why",
         "lab": "simulated B200 nodes on this machine: up, down, status",
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import ipaddress
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +15,23 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from b200kit.catalog import load, shipped
+from b200kit.catalog import load, model_name, shipped
 from b200kit.cli.command import Command, Refusal
+from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
-from b200kit.run import console
+from b200kit.run import console, places
 from b200kit.site import files, host_keys, look, plan, proposal
 from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from b200kit.supply.models import manifest
+from b200kit.supply.vendor_keys import KeyRefused, bring
 
 WRITTEN, DIFFERS, REFUSED = 0, 1, 3
 _AT_ONCE = 16
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_ON_THE_HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*(@[0-9a-f]{40})?")
 _CHOICES = Path(files.__file__).with_name("choices.yaml")
 _Path = click.Path(path_type=Path)
 
@@ -52,12 +56,15 @@ class _Ways:
     },
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="[USER@]HOST...")
-@click.option("--to", "folder", required=True, type=_Path, help="The site's directory.")
-@click.option("--model", help="What to serve: a name of the catalogue, or yours.")
-@click.option("--goal", type=click.Choice(sorted(GOALS)), help="What matters most.")
+@click.option("--to", "folder", type=_Path, help="The site's directory; else the site here, or .")
+@click.option("--model", help="What to serve: a name of the catalogue or of the Hub, or yours.")
+@click.option(
+    "--goal", type=click.Choice(sorted(GOALS)), default="balanced", show_default=True,
+    help="What matters most.",
+)  # fmt: skip
 @click.option("--endpoint", metavar="ADDRESS", help="Where the gateways listen; else loopback.")
 @click.option(
-    "--source", metavar="internet|URL", default="internet", show_default=True,
+    "--source", metavar="internet|URL", default=plan.INTERNET, show_default=True,
     help="Where nodes get everything from: the vendors' sites, or your mirror.",
 )  # fmt: skip
 @click.option(
@@ -75,19 +82,25 @@ class _Ways:
 @click.option(
     "-K", "--ask-sudo-password", "asks", is_flag=True, help="Ask for sudo's password once."
 )
+@click.option(
+    "--fetch/--no-fetch", default=True, show_default=True,
+    help="Bring the vendors' keys and the model's manifest, where nodes take from the internet.",
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Replace what differs.")
 def command(
-    hosts: tuple[str, ...], folder: Path, model: str | None, goal: str | None,
+    hosts: tuple[str, ...], folder: Path | None, model: str | None, goal: str,
     endpoint: str | None, source: str, known: Path | None, consoles: tuple[str, ...],
-    prints: tuple[str, ...], ssh_config: str | None, asks: bool, write: bool,
+    prints: tuple[str, ...], ssh_config: str | None, asks: bool, fetch: bool, write: bool,
 ) -> int:  # fmt: skip
     """Look at nodes, and write inventory, group data and known_hosts for them.
 
     Every value says why it is that. Host keys come from where you have reason to trust them, never
     from a first connection. Run again, it shows what it would change. Nodes are only read.
     """
-    _require_sound(hosts, model, endpoint, source)
-    asked = _asked(folder, _answer("--model", model), _answer("--goal", goal), endpoint, source)
+    _require_sound(hosts, endpoint, source)
+    folder = folder or places.site() or Path()
+    word = model or _answer()
+    name = _named(word, folder)
     choices = shipped.read(_CHOICES)
     trusted = Sources(
         [known] if known else [],
@@ -97,21 +110,20 @@ def command(
     with TemporaryDirectory() as work:
         ways = _Ways(trusted, ssh_config, _password() if asks else None, Path(work))
         nodes = _seen(hosts, ways, folder)
+    if fetch and source == plan.INTERNET:
+        _bring(nodes, word, name, folder / places.INVENTORIES)
+    asked = _asked(folder, name, goal, endpoint, source)
     present = _there(folder, [files.HOSTS]).get(files.HOSTS, "")
     text = files.written(nodes, asked, load.load().models.get(asked.model), choices, present)
     return _propose(folder, text, nodes, asked, write)
 
 
-def _require_sound(
-    hosts: Sequence[str], model: str | None, endpoint: str | None, source: str
-) -> None:
+def _require_sound(hosts: Sequence[str], endpoint: str | None, source: str) -> None:
     """Refuse words that no inventory can hold, before anybody is asked anything."""
     names = [plan.name_of(host) for host in hosts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise click.UsageError(f"{twice} is named twice")
-    if model is not None and not _MODEL.fullmatch(model):
-        raise click.UsageError(f'"{model}" is no name of a model, such as llama-3.3-70b-fp8')
-    if source != "internet" and not source.startswith(("http://", "https://")):
+    if source != plan.INTERNET and not source.startswith(("http://", "https://")):
         raise click.UsageError(f'--source is "internet" or the URL of a mirror, not {source}')
     if endpoint is not None:
         try:
@@ -120,15 +132,52 @@ def _require_sound(
             raise click.UsageError(f"--endpoint {endpoint} is no address") from None
 
 
-def _answer(option: str, given: str | None) -> str:
-    """What the option says, or a person at a terminal."""
-    if given is not None:
-        return given
+def _answer() -> str:
+    """The model, from a person at a terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{option} is not given")
-    words = sorted(load.load().models) if option == "--model" else sorted(GOALS)
-    said: str = click.prompt(option.strip("-"), type=click.Choice(words), err=True)
+        raise click.UsageError("--model is not given: see `b200 models`")
+    words = sorted(load.load().models)
+    said: str = click.prompt("model", type=click.Choice(words), err=True)
     return said
+
+
+def _named(word: str, folder: Path) -> str:
+    """The model's name in the inventory. One that is nearly the catalogue's is no model yet."""
+    models = load.load().models
+    if name := model_name.known(word, models):
+        return name
+    name = word.rpartition("/")[2].partition("@")[0].lower()
+    if not _MODEL.fullmatch(name) or ("/" in word and not _ON_THE_HUB.fullmatch(word)):
+        raise click.UsageError(f'"{word}" is no name of a model, such as llama-3.3-70b-fp8')
+    if (near := model_name.near(name, models)) and "/" not in word and not _pinned(folder, name):
+        manifests = folder / places.INVENTORIES / "models"
+        raise click.UsageError(
+            f'unknown model "{word}"; did you mean {" or ".join(near)}? One of your own of this '
+            f"name is taken once its manifest is in {manifests} (b200 model pin)"
+        )
+    return name
+
+
+def _pinned(folder: Path, model: str) -> list[Path]:
+    return sorted((folder / places.INVENTORIES).glob(f"models/{model}-????????????.json"))
+
+
+def _bring(nodes: Sequence[SeenNode], word: str, name: str, inventories: Path) -> None:
+    """Bring keys and manifest; what cannot be had is said, and stands among the next commands."""
+    known = load.load()
+    for system in sorted({node.system for node in nodes}):
+        for preset in known.repositories[system]:
+            try:
+                if bring(preset, inventories / "keys"):
+                    console.out(f"{inventories / 'keys' / preset.name}.asc: {preset.fingerprint}")
+            except KeyRefused as error:
+                console.err(f"not fetched: {error}")
+    if not _pinned(inventories.parent, name):
+        try:
+            of = manifest.repository(word, known.models.get(name))
+            console.out(f"{pin(of, name, inventories / 'models')} written")
+        except (Refusal, ValueError) as error:
+            console.err(f"the model's manifest is not fetched: {error}")
 
 
 def _password() -> str:
@@ -148,13 +197,13 @@ def _grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _asked(folder: Path, model: str, goal: str, endpoint: str | None, source: str) -> SiteRequest:
-    inventories = folder / "inventories"
-    manifests = sorted(inventories.glob(f"models/{model}-????????????.json"))
+    inventories = folder / places.INVENTORIES
+    manifests = _pinned(folder, model)
     if len(manifests) > 1:
         names = ", ".join(path.name for path in manifests)
         raise Refusal(f"{inventories}/models has {names}: leave the one to serve", REFUSED)
     revision = manifest.revision(manifests[0].read_bytes()) if manifests else None
-    fingerprint = None if source == "internet" else _fingerprint(inventories / plan.MIRROR_KEY)
+    fingerprint = None if source == plan.INTERNET else _fingerprint(inventories / plan.MIRROR_KEY)
     return SiteRequest(model, goal, source, endpoint, fingerprint, revision)
 
 
@@ -217,6 +266,8 @@ def _propose(
         console.out("nothing to change")
         return WRITTEN
     console.out(*(f"{folder / name} written" for name in changed))
+    if made := files.make_key(folder):
+        console.out(f"{made} written: what clients must present; only you can read it")
     console.err("", "Next:", *(f"    {line}" for line in _next(folder, nodes, asked)))
     return WRITTEN
 
@@ -234,7 +285,10 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest) -> list[s
     if asked.revision is None:
         model = known.models.get(asked.model)
         steps.append(manifest.pin_command(asked.model, model, inventories / "models"))
+        typed = shlex.join(node.login.typed for node in nodes)
+        steps.append(f"b200 init {typed} --to {folder} --model {asked.model} --write")
     if asked.fingerprint:
         steps.append(f"b200 mirror build {folder / files.NODES} --to MIRROR {kernels}")
-    steps.append(f"pyinfra {folder / files.NODES} deploy/ready.py -y")
-    return steps
+    here = folder.resolve() == Path.cwd()
+    steps += [] if here else [f"cd {folder}"]
+    return [*steps, "b200 ready", "b200 deploy"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import hardware, load
+from b200kit.catalog import hardware, load, model_name
 from b200kit.catalog.types import Model
 from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
@@ -165,11 +165,11 @@ def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype:
 
 def _model(name: str) -> Model:
     known = load.load().models
-    if name in known:
-        return known[name]
+    if found := model_name.known(name, known):
+        return known[found]
     if Path(name).exists():
         return load.from_config(Path(name))
-    near = did_you_mean(name, known) or "; docs/reference/models.md has those known"
+    near = did_you_mean(name, known) or "; `b200 models` has those known"
     raise click.UsageError(f'unknown model "{name}", and no such file{near}')
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from b200kit.run import known_hosts
+from b200kit.node.lib import durable_files
+from b200kit.run import known_hosts, places
 from b200kit.run.render import render
 from b200kit.site import plan
 from b200kit.site.plan import SeenNode, SiteRequest, Value
@@ -15,7 +18,7 @@ NODES, DATA = "inventories/prod.py", "inventories/group_data/prod.py"
 CONNECTION, HOSTS = "inventories/group_data/all.py", "inventories/known_hosts"
 _WIDTH = 90
 # Files of the site that are named by where they are.
-_BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE)
+_BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE, plan.API_KEY)
 
 
 def written(
@@ -36,10 +39,20 @@ def written(
     everyone = _login(nodes[0]) if len(users) == len(keys) == 1 else {}
     return {
         NODES: _text("nodes", rows=rows),
-        DATA: _text("data", values=data),
+        DATA: _text("data", values=data, narrow=plan.narrow(model)),
         CONNECTION: _text("connection", values=everyone),
         HOSTS: _known(nodes, hosts),
     }
+
+
+def make_key(folder: Path) -> Path | None:
+    """Make the key that clients must present, readable by its owner; None where there is one."""
+    path = folder / places.INVENTORIES / plan.API_KEY
+    if path.exists():
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    durable_files.replace(path, secrets.token_hex(32) + "\n", 0o600)
+    return path
 
 
 def _login(node: SeenNode) -> dict[str, Value]:

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit import engines
 from b200kit.catalog import load
 from b200kit.catalog.types import Model
+from b200kit.engines import kv_cache
+from b200kit.inventory import precision
 from b200kit.supply.models.manifest import pin_command
 
+INTERNET = "internet"
 MIRROR_KEY, CERTIFICATE = "keys/mirror.asc", "keys/endpoint.pem"
+API_KEY = "keys/api_key"
 """Files beside the inventory."""
 
 
@@ -104,13 +109,22 @@ def served(asked: SiteRequest, model: Model | None, choices: Mapping[str, Any]) 
         "goal": Value(asked.goal, "asked for: replicas and GPUs a replica follow (b200 plan)"),
         "max_model_len": _context(model, choices),
         "smoke": _chosen(choices["smoke"][asked.goal]),
-        "api_key": Value({"env": "B200_API_KEY"}, "yours: clients must present it"),
+        "api_key": Value({"file": API_KEY}, "made by b200 init: clients must present it"),
     }
     if asked.endpoint:
         found["gateway_bind"] = Value(asked.endpoint, "asked for")
         pem = {"certificate": {"file": CERTIFICATE}}
         found["gateway"] = Value(pem, 'yours: chain and key in one PEM; or {"tls": "off"}')
     return found
+
+
+def narrow(model: Model | None) -> str:
+    """What vLLM serves in fewer bits than it was published in; empty where nothing is known so."""
+    if model is None or model.dimensions is None:
+        return ""
+    flags = dict(model.flags)
+    stated = kv_cache.stated(engines.KINDS["vllm"], flags)
+    return ", ".join(dict.fromkeys(precision.of(model, stated, flags)))
 
 
 def _context(model: Model | None, choices: Mapping[str, Any]) -> Value:
@@ -122,7 +136,7 @@ def _context(model: Model | None, choices: Mapping[str, Any]) -> Value:
 
 def _source(asked: SiteRequest) -> Value:
     if asked.fingerprint is None:
-        return Value("internet", "asked for: the vendors' repositories, pip's own index, the Hub")
+        return Value(INTERNET, "asked for: the vendors' repositories, pip's own index, the Hub")
     mirror = {
         "mirror": asked.source,
         "key": MIRROR_KEY,

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.cli import init
 from b200kit.site import files, look
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import Login, name_of
+from b200kit.supply.vendor_keys import KeyRefused
 from tests.messages import assert_message
 from tests.unit.site.nodes import key, node
 
@@ -40,7 +42,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(known: Path, *words: str) -> int:
     """The command, for a site beside the known_hosts file."""
-    asked = ["--model", "llama-3.3-70b-fp8", "--goal", "balanced", "--known-hosts", str(known)]
+    asked = ["--model", "llama-3.3-70b-fp8", "--no-fetch", "--known-hosts", str(known)]
     return cli.main(["init", *words, "--to", str(known.parent / "site"), *asked])
 
 
@@ -91,8 +93,8 @@ def test_pinned_model_and_the_mirrors_key_are_taken_from_beside_the_inventory(
 def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys: Capture) -> None:
     for words in (
         ["n01"],
-        ["n01", "--model", "m"],
-        ["n01", "--model", "m", "--goal", "balanced", "--console", "n01"],
+        ["n01", "--model", "llama-3.3-70b"],
+        ["n01", "--model", "m", "--console", "n01"],
         ["n01", "root@n01"],
         ["n01", "--model", "../m"],
         ["n01", "--source", "mirror.example"],
@@ -100,3 +102,51 @@ def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys
     ):
         assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 64
     assert_message(capsys.readouterr().err)
+
+
+def test_what_the_vendors_and_the_hub_have_is_brought(
+    known: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    site, pinned = known.parent / "site", []
+
+    def pin(what: str, name: str, folder: Path) -> Path:
+        pinned.append(what.partition("@")[0])
+        folder.mkdir(parents=True)
+        (folder / f"{name}-0123456789ab.json").write_text("{}")
+        return folder
+
+    def bring(preset: Any, folder: Path) -> bool:
+        if preset.name == "cuda":
+            raise KeyRefused("cuda: no answer")
+        return True
+
+    monkeypatch.setattr(init, "pin", pin)
+    monkeypatch.setattr(init, "bring", bring)
+    # By its name on the Hub.
+    words = ["n01", "--model", "nvidia/Llama-3.3-70B-Instruct-FP8", "--known-hosts", str(known)]
+    assert cli.main(["init", *words, "--to", str(site)]) == 0
+    said = capsys.readouterr().err
+    assert ("cuda: no answer" in said, "b200 keys" in said, "b200 model pin" in said) == (
+        True, True, False,
+    )  # fmt: skip
+    assert pinned == ["nvidia/Llama-3.3-70B-Instruct-FP8"]
+    text = (site / files.DATA).read_text()
+    assert ('model = "llama-3.3-70b-fp8"' in text, '"0000000000' in text) == (True, False)
+
+
+def test_key_of_clients_is_made_once_and_only_its_owner_reads_it(known: Path) -> None:
+    assert run(known, "n01") == 0
+    path = known.parent / "site/inventories/keys/api_key"
+    key = path.read_text()
+    assert (len(key.strip()), path.stat().st_mode & 0o777) == (64, 0o600)
+    assert run(known, "n01", "--write") == 0
+    assert path.read_text() == key
+
+
+def test_without_a_directory_it_is_the_one_here(
+    known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(known.parent)
+    asked = ["--model", "our-own", "--no-fetch", "--known-hosts", str(known)]
+    assert cli.main(["init", "n01", *asked]) == 0
+    assert (known.parent / files.NODES).is_file()

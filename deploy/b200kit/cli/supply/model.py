@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.catalog import load
+from b200kit.catalog import load, model_name
 from b200kit.cli.command import Command, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
@@ -85,7 +85,7 @@ def publish_model(
 
 
 @command.command("pin", cls=Command, exit_codes=_CODES)
-@click.argument("what", metavar="HF_REPO@COMMIT")
+@click.argument("what", metavar="NAME|ORG/NAME@COMMIT")
 @click.option(
     "--to", "folder", required=True,
     type=click.Path(path_type=Path, file_okay=False), help="`models/` beside the inventory.",
@@ -101,15 +101,32 @@ def pin_model(
     Hashes and sizes of large files are the Hub's; small ones are read.
     """
     with _refusals():
+        models = load.load().models
+        if known := model_name.known(what, models):
+            name, what = name or known, manifest.repository(what, models[known])
         manifest.origin(what)
         named = _name(what, name)
-        model = _model(what, without, pickles)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / manifest_file(named, manifest.revision(model.raw))
-        durable_files.replace(path, model.raw.decode(), 0o644)
+        path, model = _pin(what, named, folder, without, pickles)
     console.err(f"{path}: {len(model.entries)} files")
     _print(named, model)
     return DONE
+
+
+def pin(what: str, name: str, folder: Path) -> Path:
+    """Write the manifest of ORG/NAME@COMMIT below *folder*; returns its path. Raises Refusal."""
+    with _refusals():
+        manifest.origin(what)
+        return _pin(what, name, folder, (), ())[0]
+
+
+def _pin(
+    what: str, name: str, folder: Path, without: Collection[str], pickles: Collection[str]
+) -> tuple[Path, _Model]:
+    model = _model(what, without, pickles)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / manifest_file(name, manifest.revision(model.raw))
+    durable_files.replace(path, model.raw.decode(), 0o644)
+    return path, model
 
 
 @contextmanager

@@ -68,7 +68,13 @@ def origin_of(raw: bytes) -> Origin | None:
 
 def pin_command(name: str, model: Model | None, folder: object) -> str:
     """The command that makes a model's manifest, of the repository that the catalogue knows."""
-    what = "ORG/NAME@COMMIT"
+    return f"b200 model pin {repository('', model)} --to {folder} --name {name}"
+
+
+def repository(word: str, model: Model | None) -> str:
+    """ORG/NAME@COMMIT of a model: as it was named, or as the catalogue knows it."""
+    if "@" in word:
+        return word
     if model and "/" in model.source and " " not in model.source:
-        what = f"{model.source}@{model.revision or 'COMMIT'}"
-    return f"b200 model pin {what} --to {folder} --name {name}"
+        return f"{model.source}@{model.revision or 'COMMIT'}"
+    return word if "/" in word else "ORG/NAME@COMMIT"
