@@ -25,7 +25,7 @@ def main(system: str | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     _tell_engine(state["engine"])
-    code = _run("deploy") or _run("ask", str(state["nodes"][0]["name"]), QUESTION)
+    code = _run("deploy") or _run("ask", str(state["hosts"][0]["name"]), QUESTION)
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
     print(f"\ndemo took {minutes} m {seconds:02d} s. What next:")
     print("  make test                                        the tests")
