@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from typing import IO
 import click
 
 from b200kit.cli.command import Refusal
+from b200kit.node.lib.documents import Object, decode
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
 from b200kit.run import console, places
 from b200kit.run.remote import SUDO_PASSWORD
@@ -53,7 +53,7 @@ class EntryRun:
                 reader.start()
                 with open(reading, encoding="utf-8", errors="replace") as messages:
                     for line in messages:
-                        progress.hear(json.loads(line))
+                        progress.hear(decode(Object, line))
                 code = process.wait()
                 reader.join()
             progress.stop()
