@@ -27,6 +27,7 @@ def main(system: str | None = None) -> int:
     _tell_engine(state["engine"])
     code = _run("deploy") or _run("ask", str(state["hosts"][0]["name"]), QUESTION)
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
+    print("(tiny-llama has random weights: its words mean nothing)")
     print(f"\ndemo took {minutes} m {seconds:02d} s. What next:")
     print("  make test                                        the tests")
     print("  .venv/bin/b200 deploy -i inventories/lab.py      again: nothing changes")
