@@ -7,10 +7,8 @@ b200kit/operations/reboot_policy.py.
 
 from __future__ import annotations
 
-import errno
 import json
 import time
-from collections.abc import Iterator
 
 from pyinfra.api.exceptions import ConnectError
 
@@ -18,6 +16,7 @@ from b200kit.converge.stage import Change
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.operations import reboot_policy
+from b200kit.run import connection_fault
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.stages import serving_units
@@ -25,6 +24,12 @@ from b200kit.stages import serving_units
 _POLL_S = 1.0
 _NO_ANSWER, _REFUSES, _SAME_BOOT = "no answer", "refuses connections", "answers but same boot"
 _OTHER_KEY = "answers with another host key"
+_REASONS = {
+    "host-key-changed": _OTHER_KEY,
+    "host-key-unknown": _OTHER_KEY,
+    "key-refused": "answers and lets nobody in",
+    "connection-refused": _REFUSES,
+}
 
 
 def reasons(node: Node) -> list[str]:
@@ -180,35 +185,10 @@ def _look(remote: Remote, before: str | None) -> str:
         remote.reconnect()
         return "" if boot_id(remote) != before else _SAME_BOOT
     except ConnectError as error:
-        return _reason(error)
+        code = connection_fault.code_of(connection_fault.told(error))
+        return _REASONS.get(code or "", _NO_ANSWER)
     except RemoteError as error:
         return f"answers, and {error}"
-
-
-def is_foreign_host(error: Exception) -> bool:
-    """Whether something answered that is not to be worked on: another host key, or no way in."""
-    text = str(error).lower()
-    return "host key" in text or "authentication" in text
-
-
-def _reason(error: ConnectError) -> str:
-    text = str(error).lower()
-    if "host key" in text:
-        return _OTHER_KEY
-    if "authentication" in text:
-        return "answers and lets nobody in"
-    refused = any(number == errno.ECONNREFUSED for number in _numbers(error))
-    return _REFUSES if refused or "refused" in text else _NO_ANSWER
-
-
-def _numbers(error: BaseException | None) -> Iterator[int | None]:
-    """Error numbers below an error: paramiko keeps one for each address it tried."""
-    while error is not None:
-        yield getattr(error, "errno", None)
-        below = getattr(error, "errors", {})
-        for each in below.values() if isinstance(below, dict) else ():
-            yield getattr(each, "errno", None)
-        error = error.__cause__ or error.__context__
 
 
 def boot_id_or_none(node: Node) -> str | None:

@@ -24,12 +24,12 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
 from b200kit.node.lib.documents import unstructure
-from b200kit.operations import observe, reboot
+from b200kit.operations import observe
 from b200kit.records import end_of_run
 from b200kit.report import files
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
-from b200kit.run import console, host_keys, kept
+from b200kit.run import connection_fault, console, host_keys, kept
 from b200kit.run.places import home
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.run.session import RUN
@@ -50,11 +50,11 @@ class Recorder(BaseStateCallback):
         """The node was never reached."""
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
-            if RUN.reprovisions and not reboot.is_foreign_host(error):
+            why = host_keys.missing(host) or connection_fault.told(error)
+            if RUN.reprovisions and connection_fault.is_the_nodes(why):
                 # What other runs end at is a fault to repair here: pyinfra keeps a connected host.
-                node.unreachable, host.connected = str(error), True
+                node.unreachable, host.connected = why, True
                 return
-            why = host_keys.missing(host) or str(error)
             node.fail("connect", why, outcome="unreachable")
 
     @staticmethod

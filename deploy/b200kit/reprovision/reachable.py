@@ -5,6 +5,7 @@ from __future__ import annotations
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision.planned_change import UNREACHABLE
 from b200kit.reprovision.state_machine import NotFit
+from b200kit.run import connection_fault
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
@@ -21,13 +22,15 @@ def unreachable(node: Node) -> Finding | None:
         return None
     except RemoteError as error:
         node.unreachable = str(error)
+    mendable = connection_fault.is_the_nodes(node.unreachable)
     return Finding(
         "the node does not answer SSH",
         Status.FAIL,
         read=node.unreachable,
         expected="an answer",
-        action=Action.POWER_CYCLE,
+        action=Action.POWER_CYCLE if mendable else Action.NONE,
         check=UNREACHABLE,
+        remedy=connection_fault.advice(connection_fault.code_of(node.unreachable)),
     )
 
 

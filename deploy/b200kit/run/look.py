@@ -19,7 +19,7 @@ from threading import Thread
 from typing import IO, Any
 
 from b200kit.node.lib.error_line import cause
-from b200kit.run import observation, sudo_script, zipapp
+from b200kit.run import connection_fault, observation, sudo_script, zipapp
 
 _LIMIT_S = 120
 _MOST_BYTES = 4 << 20
@@ -72,34 +72,15 @@ if [ "$(id -u)" != 0 ]; then
 fi
 exec $as {program}
 """
-_PASSWORD_NEEDED = ("a password is required", "authentication is required")
-_CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-_ENDS = {
-    r"^@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! +@$": (
-        "another host key than the one you know: it was installed again, or somebody else answers; "
-        f"compare it on the node's console (`{_CONSOLE}`), then `ssh-keygen -R` the old one"
-    ),
-    r"^The \S+ host key for \S+ is marked as revoked\.$": (
-        "its host key is one that your known_hosts revokes: somebody else answers"
-    ),
-    r"^Host key verification failed\.$": (
-        f"its host key is not known here: read the fingerprint on the node's console (`{_CONSOLE}`)"
-        ", then `{ssh}`, compare, and answer yes"
-    ),
-    r"^\S+: Permission denied \(": (
-        "none of your keys is let in: ssh-add the right one, or name the user"
-    ),
-}
-"""What ssh itself says where it gives up (OpenSSH 9.2), and what to do. It is looked for in its own
-log: on stderr whoever answers may say the same."""
 
 
 class NotSeen(Exception):
-    """Why there is no observation, in one line; `outcome` as a run has it."""
+    """Why there is no observation, in one line; `outcome` as a run has it, `cause` by its code."""
 
-    def __init__(self, outcome: str, why: str) -> None:
+    def __init__(self, outcome: str, why: str, cause: str | None = None) -> None:
         super().__init__(why)
         self.outcome = outcome
+        self.cause = cause
 
 
 @dataclass(frozen=True)
@@ -120,10 +101,6 @@ class Place:
         options = [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
         return [*self._ssh(), "-T", "-E", log, *options, "--", self.destination,
                 f"exec sh -c {shlex.quote(script)}"]  # fmt: skip
-
-    def typed(self) -> str:
-        """The command by which a person gets there."""
-        return shlex.join([*self._ssh(), self.destination or ""])
 
     def _ssh(self) -> list[str]:
         return ["ssh", *(["-F", self.ssh_config] if self.ssh_config else [])]
@@ -172,18 +149,17 @@ def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
 
 
 def _why(place: Place, answer: _Answer, own: str) -> NotSeen:
-    said = answer.err.strip()
-    if place.destination is not None and answer.code == 255:
-        for sign, text in _ENDS.items():
-            if re.search(sign, own, re.MULTILINE):
-                return NotSeen("failed", text.format(ssh=place.typed()))
-        # What a jump host or a proxy command says is on stderr.
-        lines = (said or own.strip()).splitlines()
-        return NotSeen("unreachable", lines[-1] if lines else "ssh gave no reason")
-    if any(sign in said for sign in _PASSWORD_NEEDED):
-        who = "sudo asks for a password: use --ask-sudo-password, or log in as root"
-        return NotSeen("failed", who)
-    return NotSeen("failed", cause(said.splitlines()))
+    said = answer.err.strip().splitlines()
+    if place.destination is None or answer.code != 255:
+        why = cause(said)
+        code = connection_fault.code_of(why)
+        return NotSeen("failed", why, code if code in connection_fault.ON_THE_NODE else None)
+    # ssh's own log alone is believed: on stderr whoever answers may say the same. What a jump host
+    # or a proxy command says stands there, too.
+    lines, fault = own.strip().splitlines(), connection_fault.of(own)
+    signs = [line.strip("@ \r") for line in lines if fault and fault.signs.search(line)]
+    why = [*signs, *said[-1:], *lines[-1:], "ssh gave no reason"][0]
+    return NotSeen("unreachable", why, fault.code if fault else None)
 
 
 @dataclass(frozen=True)

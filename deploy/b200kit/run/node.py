@@ -25,7 +25,7 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
-from b200kit.run import console
+from b200kit.run import connection_fault, console
 from b200kit.run.document import ServedEndpoint, StageRecord, TransactionReport
 from b200kit.run.remote import Remote
 
@@ -42,6 +42,8 @@ class HostRecord:
     # That it failed at.
     stage: str | None = None
     error: str | None = None
+    # Why it could not be looked at, by its code (run/connection_fault.py).
+    cause: str | None = None
     stages: list[StageRecord] = field(default_factory=list)
     # The last observation, however old it is, and what it was judged by.
     state: dict[str, Any] | None = None
@@ -67,7 +69,7 @@ class HostRecord:
 
     def reset(self) -> None:
         """Forget how an attempt to bring the node up ended, before the next one."""
-        self.outcome = self.stage = self.error = None
+        self.outcome = self.stage = self.error = self.cause = None
 
     def pack(self) -> None:
         """Compress what is large, to a twentieth, once nothing is decided by it any more."""
@@ -80,7 +82,7 @@ class HostRecord:
         own = {**vars(self), "outcome": self.outcome or "not reached", "changes": self.changes}
         if packed := own.pop("_packed"):
             own |= json.loads(zlib.decompress(packed))
-        rare = ("tuning", "endpoint", "withdrawn", "reprovision")
+        rare = ("cause", "tuning", "endpoint", "withdrawn", "reprovision")
         own |= {key: unstructure(own[key]) for key in ("endpoint", "stages", "reprovision")}
         return {key: value for key, value in own.items() if value or key not in rare}
 
@@ -175,6 +177,8 @@ class Node:
         record = self.record
         if record.outcome is None:
             record.outcome, record.stage, record.error = outcome, stage, error
+            if stage in ("connect", "observe"):
+                record.cause = connection_fault.code_of(error)
             self.say(stage, f"{outcome.upper()}: {error}")
 
     def interrupt(self) -> None:

@@ -13,7 +13,7 @@ from b200kit.catalog import load
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.node.state.view import StateView
 from b200kit.records.expected import observe_request
-from b200kit.run import known_hosts
+from b200kit.run import connection_fault, known_hosts
 from b200kit.run.look import NotSeen, Place, observe
 from b200kit.site.plan import Login, SeenNode, name_of
 from b200kit.stages.support import operating_systems
@@ -59,7 +59,9 @@ def seen(
     try:
         state = observe(Place(way.typed, str(config)), observe_request(), password)
         hardware = on_bus(state, load.load().hardware.values())
-    except (NotSeen, Unrecognised) as error:
+    except NotSeen as error:
+        raise NotUsable(f"{name}: {error}: {connection_fault.advice(error.cause)}") from None
+    except Unrecognised as error:
         raise NotUsable(f"{name}: {error}") from None
     return described(name, way, keys, why, state, hardware.name)
 

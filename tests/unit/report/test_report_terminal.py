@@ -138,13 +138,14 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         assert max(map(len, lines)) <= width
 
 
-@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
 def test_long_name_is_cut_before_the_verdict_is(width: int) -> None:
-    name = "gpu-rack-17-node-03.cluster.example.internal"[:43]
-    for entry in ("b200.py", "check.py"):
+    longest = f"{'gpu-rack-17-node-03.cluster.example.internal':-<63}"
+    for entry, length in product(("b200.py", "check.py"), (43, 63)):
         host = records.red() | {"outcome": "unfit"}
-        text = terminal(records.record(entry, **{name: host}), width=width)
+        text = terminal(records.record(entry, **{longest[:length]: host}), width=width)
         assert "UNFIT  " in text.splitlines()[0]
+        assert [word for word in ("-> reset", "serving") if word not in text] == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 140])

@@ -48,6 +48,14 @@ def test_failure_keeps_its_stage_and_cause(node: Node, outcome: str) -> None:
     assert record["error"] == "E: no package"
 
 
+@pytest.mark.parametrize(("stage", "cause"), [("connect", "no-answer"), ("smoke", None)])
+def test_node_that_was_not_looked_at_has_the_code_of_why(
+    node: Node, stage: str, cause: str | None
+) -> None:
+    node.fail(stage, "Could not connect (timed out)")
+    assert node.to_json().get("cause") == cause
+
+
 def test_first_failure_stands(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.fail("gate", "GPU 2 has no NVLink", outcome="red")
     node.fail("operation", "failed; see the lines above")

@@ -36,7 +36,7 @@ LEAST = 2
 _SHOWN = ("ttft", "tpot")
 HEAD = ("node", "outcome", *(f"{METRICS[key]} P50, ms" for key in _SHOWN), "met the objective",
         "against its record")  # fmt: skip
-_ENDED = ("outcome", "stage", "error", "commands", "changes", "exit_code", "withdrawn")
+_ENDED = ("outcome", "stage", "error", "cause", "commands", "changes", "exit_code", "withdrawn")
 _OF_SMOKE = ("p50_", "goodput")
 _OF_PROOF = ("serving", "proven", "served_s", "proven_s", "unread")
 _OWN = re.compile(r"[0-9]+")

@@ -25,6 +25,7 @@ from b200kit.report.document import (
     show,
 )
 from b200kit.report.outcome import is_good, outcome_of
+from b200kit.run import connection_fault
 
 TONES = {
     Status.FAIL: "bad", Status.UNMEASURED: "unknown", Status.WAIVED: "waived", Status.PASS: "good",
@@ -179,7 +180,10 @@ def first_of(host: object) -> First:
         return First(worst.summary, advice_of(worst), serving_line(host), worst)
     never = word == "not reached"
     untold = "the run ended before its turn" if never else "unmeasured: no cause in the record"
-    return First(said or untold, advice.of_outcome(word), serving_line(host))
+    cause = read(host, "cause")
+    known = isinstance(cause, str) or word == "unreachable"
+    todo = connection_fault.advice(cause) if known else advice.of_outcome(word)
+    return First(said or untold, todo, serving_line(host))
 
 
 def serving_line(host: object) -> str:

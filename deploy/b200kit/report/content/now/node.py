@@ -28,6 +28,7 @@ from b200kit.report.document import (
     show,
 )
 from b200kit.report.outcome import Outcome
+from b200kit.run import connection_fault
 
 Entry = dict[str, object]
 """A replica in a standing document."""
@@ -282,7 +283,8 @@ def _not_read(known: NodeAnswer, now: float) -> Point:
     count = sum(entry.get("takes_requests") is True for entry in served)
     last = f"; then {count} of {len(served)} replicas served" if served else ""
     why = clean(known.why) or "not asked yet"
-    return Point("not read", f"{why}{last}", advice.of_outcome("unreachable"), when, age)
+    todo = connection_fault.advice(connection_fault.code_of(known.why)) if known.why else ""
+    return Point("not read", f"{why}{last}", todo, when, age)
 
 
 def _points(
