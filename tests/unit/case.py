@@ -11,6 +11,7 @@ from typing import Any
 from b200kit.catalog import load
 from b200kit.inventory.settings import problems
 from b200kit.node.host import settings_table as settings
+from b200kit.node.state import advice
 from b200kit.node.state.verdict import Finding
 from tests.unit import node_schema, numa_map, paths, states
 
@@ -43,6 +44,7 @@ class Wanted:
     subject: str = ""
     says: str = ""
     status: str = ""
+    advice: str = ""
 
     def matches(self, finding: Finding, fit: str) -> bool:
         """Whether a finding is this one; without a status it blocks where the node is not fit."""
@@ -53,6 +55,7 @@ class Wanted:
             and (status if self.status else finding.blocks == (fit != "fit"))
             and self.subject in ("", finding.subject)
             and self.tells(finding)
+            and self.advice in advice.of(finding)
         )
 
     def tells(self, finding: Finding) -> bool:

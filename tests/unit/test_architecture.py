@@ -441,6 +441,7 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
         "b200kit/node/checks/rows.yaml",
         "b200kit/node/client/dataset/texts.yaml",
         "b200kit/node/facts/nvml/since.yaml",
+        "b200kit/node/state/advice.yaml",
         "b200kit/node/state/node-state.schema.json",
     }
     assert {name for name in names if not name.endswith(".py")} == data

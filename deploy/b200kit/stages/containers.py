@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, why
 from b200kit.node.facts import cdi_support
-from b200kit.node.facts.cdi_support import RUNTIMES, SPEC
+from b200kit.node.facts.cdi_support import REFRESH, RUNTIMES
+from b200kit.node.facts.cdi_support import SPEC as CDI_SPEC
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
@@ -21,8 +22,6 @@ from b200kit.run.remote import RemoteError
 from b200kit.run.render import render
 from b200kit.stages.support import container_runtimes
 
-CDI_SPEC = SPEC
-_REFRESH = "nvidia-cdi-refresh.service"
 _BACKUPS = "/var/lib/b200kit/backup"
 _PODMAN = "/etc/containers/containers.conf.d/60-b200kit.conf"
 _PACKAGES = (
@@ -87,9 +86,9 @@ def _is_stale(node: Node, state: StateView) -> bool:
 
 def _generate(node: Node) -> None:
     try:
-        node.connected().run(f"systemctl restart {_REFRESH} && test -s {CDI_SPEC}")
+        node.connected().run(f"systemctl restart {REFRESH} && test -s {CDI_SPEC}")
     except RemoteError as error:
-        raise RemoteError(f"{CDI_SPEC}: {error}; {why(node, _REFRESH)}") from None
+        raise RemoteError(f"{CDI_SPEC}: {error}; {why(node, REFRESH)}") from None
 
 
 def _removal(path: str) -> Change:

@@ -8,20 +8,24 @@ can do something without the fabric still work on it.
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
-from b200kit.node.fabric import sequence
+from b200kit.node.fabric import sequence, states
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import Unit
+from b200kit.node.state.mend import MANAGER
+from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, duration
-from b200kit.run.remote import RemoteError
-from b200kit.stages import gate
+from b200kit.run.remote import RemoteError, program_step
+from b200kit.stages import gate, serving_units
 from b200kit.stages.support.driver_set import stack
 
+DAEMONS_LOG = "/var/log/b200kit-gpu-daemons.log"
 _SLICE_S = 5.0
 # One look may wait for NVML to time out, and is made before and after the slice.
 _LOOKS_S = 60
@@ -41,11 +45,32 @@ def plan(node: Node) -> list[Change]:
     enabled = tuple(Unit(name, active=False) for name in stack(node).units)
     changes = converge(node, DesiredState(units=enabled))
     at = sequence.position(_expectation(node), node.state or {})
+    if MANAGER in stack(node).units and states.outlived(StateView(node.state or {})):
+        changes += _renewing(node)
     if changes or at.state:
         changes.append(Change("bring the fabric up", _bring_up))
     elif node.record.changes:  # it came up by itself after what this run did
         node.say("fabric", sequence.progress(at, node.state or {}))
     return changes
+
+
+def _renewing(node: Node) -> list[Change]:
+    """The manager that GPUs outlived starts again: nothing serves by then, and they are reset."""
+    serving = serving_units.running(node, serving_units.units(node))
+    stop = Change(
+        f"stop {', '.join(serving)}; started again by the later stages",
+        lambda node: serving_units.stop(node, serving),
+        ends=tuple(serving),
+    )
+    return [*([stop] if serving else []), Change(f"reset the GPUs and start {MANAGER}", _renew)]
+
+
+def _renew(node: Node) -> str:
+    remote, limit_s = node.connected(), node.spec.reprovision.deadlines.reset_gpus
+    # One that ended is renewed once, however often a run asks.
+    ended = StateView(node.record.state or {}).text("units", MANAGER, "invocation_id")
+    words = f"gpu-daemons reset --act {shlex.quote(f'after-{ended}')} --deadline {limit_s}"
+    return remote.run_logged(program_step(words), DAEMONS_LOG, limit_s=limit_s + 60).strip()
 
 
 def _expectation(node: Node) -> dict[str, Any]:

@@ -106,7 +106,7 @@ PASS_WITHOUT_READING = {
     *("fabric.health", "fabric.status", "fabric.mask"),  # not supported is no fault
     *("nics.switch-management", "nics.management-state"),  # nothing there is no fault
     "passport.recovery",  # nor is no counter
-    *("bandwidth.peer", "bandwidth.all-reduce"),  # the inventory does not ask for it
+    *("bandwidth.peer", "bandwidth.all-reduce", "nvls.manager"),  # nobody asks for it
     *("nics.management-port", "fabric.nvlsm-installed"),  # nor this document for the bring-up
 }
 

@@ -14,9 +14,10 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.fabric import sequence
-from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
+from b200kit.node.fabric.states import PERSISTENCE, STATES
 from b200kit.node.facts import fabric_manager, pci
 from b200kit.node.facts.nvml.client import Worker
+from b200kit.node.state.mend import MANAGER
 from tests.lab.firmware.lab_firmware import infiniband, modules, site, tree
 from tests.lab.firmware.lab_firmware import pci as shown
 from tests.lab.hardware import scenario, shim_build

@@ -30,14 +30,14 @@ FIT = {
 #: scenario -> check, subject and action of a finding against it
 MUST_FIND: dict[str, tuple[str, str, Action]] = {
     "bring-up-no-p2p": ("p2p.read", NODE, Action.RESET_GPU),
-    "bring-up-one-gpu-waits": ("fabric.state", "GPU 3", Action.RESTART_SERVICE),
+    "bring-up-one-gpu-waits": ("fabric.state", "GPU 3", Action.RESET_GPU),
     "fabric-in-progress": ("fabric.state", NODE, Action.RESTART_SERVICE),
     "fabric-not-success": ("fabric.status", "GPU 5", Action.REBOOT),
     "fabric-unhealthy": ("fabric.health", "GPU 5", Action.RESET_GPU),
     "gpu-asks-for-reset": ("recovery.action", "GPU 2", Action.RESET_GPU),
     "gpu-lost": ("nvml.gpu", "GPU 5", Action.POWER_CYCLE),
     "gpu2-no-nvlink": ("nvlink.links", "GPU 2", Action.RESET_GPU),
-    "mig-on": ("mode.mig", "GPU 7", Action.RESET_GPU),
+    "mig-on": ("mode.mig", "GPU 7", Action.NONE),
     "mixed-vbios": ("uniform.vbios", "GPU 5", Action.NONE),
     "nvml-hangs": ("nvlink.links", "GPU 5", Action.NONE),
     "one-pair-no-p2p": ("p2p.read", "GPU 1 > GPU 4", Action.RESET_GPU),

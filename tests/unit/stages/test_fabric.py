@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.fabric.states import MANAGER
+from b200kit.node.state.mend import MANAGER
 from b200kit.operations import steps
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
-from b200kit.stages import containers, fabric, gate
+from b200kit.stages import containers, fabric, gate, pipeline
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import look, make, planned, settled
+
+NEVER_RAN = {"active": "failed", "invocation_id": ""}
+"""A unit in a boot in which it never ran, so that no GPU can be registered with it."""
 
 
 def stuck(node: Node) -> str:
@@ -38,7 +41,7 @@ def test_node_that_is_up_costs_no_command(tmp_path: Path) -> None:
 def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     for unit in (MANAGER, "nvidia-persistenced.service"):
-        machine.units[unit]["active"] = "failed"
+        machine.units[unit] |= NEVER_RAN
     look(node)
     machine.log.clear()
     [change] = fabric.plan(node)
@@ -48,6 +51,40 @@ def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> N
     assert len(machine.ran("bring-up")) == 1
     assert node.fabric_error is None
     assert machine.is_active(MANAGER)
+
+
+def test_fabric_manager_that_gpus_outlived_is_started_beside_nothing(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.units[MANAGER]["active"] = "failed"
+    machine.answers["gpu-daemons reset"] = (True, "all GPUs reset, 4 daemons restarted")
+    look(node)
+    machine.log.clear()
+    stop, renew, _ = fabric.plan(node)
+    assert "vllm@0.service" in stop.ends
+    stop.apply(node)
+    renew.apply(node)
+    stopped, reset = machine.ran("systemctl stop|gpu-daemons")
+    assert ("vllm@0.service" in stopped, "gpu-daemons reset" in reset) == (True, True)
+    ended = (node.record.state or {})["units"][MANAGER]["invocation_id"]
+    assert f"after-{ended}" in reset
+
+
+@pytest.mark.parametrize(
+    "change", [{"load": "masked"}, {"invocation_id": ""}, {"active": "activating"}]
+)
+def test_no_gpu_is_reset_for_a_fabric_manager_that_nobody_is_to_start_again(
+    tmp_path: Path, change: dict[str, str]
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.units[MANAGER] |= {"active": "failed", **change}
+    look(node)
+    assert "reset" not in " ".join(planned(node, "fabric"))
+
+
+def test_no_file_has_the_fabric_manager_restarted(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    files = [f for stage in pipeline.stages() for f in stage.desired(node, node.layout()).files]
+    assert [file.path for file in files if f"restart:{MANAGER}" in file.notify] == []
 
 
 def test_unit_that_would_not_start_at_boot_is_enabled_first(tmp_path: Path) -> None:
@@ -142,7 +179,7 @@ def test_stage_that_needs_the_fabric_waits_for_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", ["", "[]", "{}", "fabric: 8 completed", json.dumps("done")])
 def test_answer_that_is_none_fails_its_own_node(tmp_path: Path, answer: str) -> None:
     node, machine = settled(tmp_path)
-    machine.units[MANAGER]["active"] = "failed"
+    machine.units[MANAGER] |= NEVER_RAN
     machine.answers["bring-up"] = (True, answer)
     look(node)
     [change] = fabric.plan(node)
@@ -155,7 +192,7 @@ def test_module_loaded_by_hand_is_told(tmp_path: Path) -> None:
     answer = {"state": "done", "moved": True, "progress": "8 of 8 GPUs completed", "line": ""}
     done = {"hidden": "management ports are unknown here", "done": [["modprobe", "ib_umad"]]}
     machine.answers["bring-up"] = (True, json.dumps(answer | done))
-    machine.units[MANAGER]["active"] = "failed"
+    machine.units[MANAGER] |= NEVER_RAN
     look(node)
     [change] = fabric.plan(node)
     assert_message(change.apply(node))
@@ -167,7 +204,7 @@ def test_second_look_at_a_stuck_node_tries_again(tmp_path: Path) -> None:
     look(node)
     stuck(node)
     spoil(machine, ("modules", "ib_umad"), True)
-    machine.units[MANAGER]["active"] = "failed"
+    machine.units[MANAGER] |= NEVER_RAN
     look(node)
     make(node, "fabric")
     assert node.fabric_error is None

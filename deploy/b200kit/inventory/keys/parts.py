@@ -170,8 +170,8 @@ class Watchdog(Keys):
     out of the gateway; all others are only reported"""
     mends: Unique[Literal["restart-services"]] = ()
     """levels of remediation that a node may do by itself for a confirmed fault: restart-services
-    restarts the fabric manager or the persistence daemon, once the replicas that the fault took
-    out are idle; all else waits for reprovision.py"""
+    restarts the persistence daemon, or the fabric manager with all replicas stopped and all GPUs
+    reset, once the replicas that the fault took out are idle; all else waits for reprovision.py"""
     mend_most: int = Field(2, ge=1, le=20)
     """such restarts within `mend_window_s`, after which a person decides"""
     mend_window_s: float = Field(3600.0, ge=60, le=604_800)

@@ -53,7 +53,7 @@ class Budgets(Keys):
 class Deadlines(Keys):
     """How long each level may take, seconds."""
 
-    restart_services: int = Field(300, ge=1, le=7200)
+    restart_services: int = Field(600, ge=1, le=7200)
     """until the services run"""
     reset_gpus: int = Field(600, ge=1, le=7200)
     """until the GPUs and the fabric are up"""

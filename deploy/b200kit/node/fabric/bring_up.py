@@ -17,13 +17,14 @@ from typing import Any
 
 from b200kit.node.fabric import sequence
 from b200kit.node.fabric.sequence import Position
-from b200kit.node.fabric.states import MANAGER, PERSISTENCE, Act
+from b200kit.node.fabric.states import PERSISTENCE, Act
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import guarded, parts
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.lib.readings import command
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.mend import MANAGER
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA, StateView
 

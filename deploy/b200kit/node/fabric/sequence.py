@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.checks.judge import Check, judge_vetted, registered
-from b200kit.node.fabric.states import STATES, Act, State
+from b200kit.node.fabric.states import COMPLETED, STATES, Act, State
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.view import StateView
 
-COMPLETED = 3
-"""nvml.h NVML_GPU_FABRIC_STATE_COMPLETED."""
 DONE = "done"
 
 

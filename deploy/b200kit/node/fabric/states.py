@@ -11,14 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.mend import MANAGER
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.view import StateView
 
 PERSISTENCE = "nvidia-persistenced.service"
-MANAGER = "nvidia-fabricmanager.service"
 AT_REST = ("inactive", "failed")
 """Active states of a unit that nobody is starting or stopping."""
+COMPLETED = 3
+"""NVML_GPU_FABRIC_STATE_COMPLETED."""
 
+_WITH_RESET = "with a reset of all GPUs and no replica running (deploy/reprovision.py)"
 Act = tuple[str, ...]
 """A command that helps, run on the node as it stands here."""
 Help = Callable[[Expectation, StateView], list[Act]]
@@ -55,15 +58,32 @@ def load(*names: str) -> Help:
 
 
 def start(unit: str) -> Help:
-    """Help by starting a unit that is at rest; one that somebody masked is left alone."""
+    """Help by starting a unit that is at rest; one that somebody masked is left alone.
+
+    So is a fabric manager that GPUs outlived: they are reset before it starts.
+    """
 
     def acts(expect: Expectation, view: StateView) -> list[Act]:
         del expect
-        active, loaded = (view.reading("units", unit, key) for key in ("active", "load"))
-        rests = active in AT_REST and loaded == "loaded"
-        return [("systemctl", "start", "--no-block", unit)] if rests else []
+        may = _rests(unit, view) and not (unit == MANAGER and outlived(view))
+        return [("systemctl", "start", "--no-block", unit)] if may else []
 
     return acts
+
+
+def _rests(unit: str, view: StateView) -> bool:
+    active, loaded = (view.reading("units", unit, key) for key in ("active", "load"))
+    return active in AT_REST and loaded == "loaded"
+
+
+def outlived(view: StateView) -> bool:
+    """Whether GPUs are registered with a fabric manager that ran in this boot and does not run.
+
+    Another one that is started beside them breaks their multicast (reset_gpus.py).
+    """
+    ran = bool(view.known(str, "units", MANAGER, "invocation_id"))
+    registered = any(gpu.known(int, "fabric", "state") == COMPLETED for gpu in view.known_gpus)
+    return ran and registered and _rests(MANAGER, view)
 
 
 STATES = (
@@ -135,7 +155,7 @@ STATES = (
         checks=("fabric.nvlsm-installed",),
         share=0,
         action=Action.RESTART_SERVICE,
-        remedy="the fabric manager, after apt-get install --reinstall nvlsm",
+        remedy=f"{MANAGER} {_WITH_RESET}, after apt-get install --reinstall nvlsm",
         source="Fabric Manager user guide in siderolabs/extensions#717: needed from B200 on",
     ),
     State(
@@ -165,7 +185,8 @@ STATES = (
         parts=(MANAGER,),
         share=0.5,
         action=Action.RESTART_SERVICE,
-        remedy=f"{MANAGER}, once the fault in its journal is repaired or a mask is taken off",
+        remedy=f"{MANAGER} {_WITH_RESET}, once the fault in its journal is repaired or a mask is "
+        "taken off",
         source="NVIDIA/gpu-driver-container#383: by its unit, never by its start script",
         help=start(MANAGER),
     ),
@@ -175,7 +196,7 @@ STATES = (
         checks=("fabric.nvlsm",),
         share=0.25,
         action=Action.RESTART_SERVICE,
-        remedy=f"{MANAGER}; if nvlsm ends again, reinstall it",
+        remedy=f"{MANAGER} {_WITH_RESET}; if nvlsm ends again, reinstall it",
         source="siderolabs/extensions#717: without it no GPU gets past in progress",
     ),
     State(
@@ -193,8 +214,7 @@ STATES = (
         checks=("fabric.state", "fabric.status", "fabric.health", "fabric.mask"),
         share=1,
         action=Action.RESTART_SERVICE,
-        remedy="restart the fabric manager, then reboot; reset or replace a GPU that alone stays "
-        "behind",
+        remedy=f"{MANAGER} {_WITH_RESET}, then reboot; replace a GPU that alone stays behind",
         source="NVIDIA/gpu-operator#2781; Azure/azhpc-images#506; dra-driver-nvidia-gpu#626",
     ),
     State(
@@ -203,7 +223,8 @@ STATES = (
         checks=("p2p.read", "p2p.write", "p2p.nvlink"),
         share=0.1,
         action=Action.RESET_GPU,
-        remedy="all of them with nothing running there, then restart the fabric manager; or reboot",
+        remedy=f"all of them, {MANAGER} stopped meanwhile and no replica running "
+        "(deploy/reprovision.py); or reboot",
         source="Dstack-TEE/dstack#1167: completed and successful, and no peer is reached",
     ),
 )

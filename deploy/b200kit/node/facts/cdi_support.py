@@ -19,6 +19,8 @@ SPEC = "/var/run/cdi/nvidia.yaml"
 """Where nvidia-cdi-refresh leaves its specification."""
 KIND = "nvidia.com/gpu"
 DYNAMIC = ("/var/run/cdi", "/run/cdi")
+REFRESH = "nvidia-cdi-refresh.service"
+"""It writes `SPEC` and no other file; /etc/cdi is what people and older toolkits wrote."""
 GENERATORS = ("nvidia-cdi-hook", "nvidia-ctk")
 """Programs that a specification calls as hooks when nvidia-ctk made it."""
 
@@ -176,13 +178,24 @@ def _conflicts(specs: View, paths: list[str]) -> Iterator[tuple[str, str]]:
         for name in specs.known(dict, path, "devices") or {}:
             other = seen.setdefault((folder, name), path)
             if other != path:
-                yield path, f"it names {KIND}={name}, as {other} does: neither can be used"
+                # The one that is made again is not the one to take away.
+                mine, its = (other, path) if path == SPEC else (path, other)
+                yield mine, f"it names {KIND}={name}, as {its} does: neither can be used"
                 break
 
 
 def _few(names: set[str]) -> str:
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
+
+
+def remedy(path: str, state: StateView) -> str:
+    """What helps against a fault of a specification, by who makes it."""
+    if path == SPEC:
+        return f"systemctl restart {REFRESH}, which makes it again"
+    if path in leftovers(state):
+        return f"deploy/b200.py moves it away: {REFRESH} makes {SPEC} and nothing in /etc/cdi"
+    return f"correct it or move it away: {REFRESH} makes {SPEC} alone"
 
 
 def leftovers(state: StateView) -> list[str]:

@@ -27,12 +27,14 @@ UNIT_KEYS = {
     "InvocationID": "invocation_id",
     "NRestarts": "n_restarts",
     "ExecMainStatus": "exit_status",
+    # When its last start began, microseconds since the boot; 0 where none did.
+    "InactiveExitTimestampMonotonic": "started_us",
     # A unit that has one is about to be started or stopped.
     "Job": "job",
 }
 ABSENT = ("", "n", "c")
 """dpkg's second letter for not installed and for only configuration left; all else is on disk."""
-UNIT_NUMBERS = ("main_pid", "n_restarts", "exit_status", "job")
+UNIT_NUMBERS = ("main_pid", "n_restarts", "exit_status", "started_us", "job")
 DMI = "/sys/class/dmi/id"
 """What the firmware says the machine is (SMBIOS); both of its numbers are for root alone."""
 UNSYNCHRONIZED_US = 16_000_000

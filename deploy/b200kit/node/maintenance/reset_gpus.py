@@ -1,9 +1,14 @@
 """`gpu-daemons reset|restart --act ID`: restarts the driver's daemons, a reset of all GPUs between.
 
 The order is the one that works in production (oracle-quickstart/oci-hpc, gpu_reset.sh): stop CDI
-refresh, DCGM, persistence daemon and fabric manager; let the display module go; no process may hold
-a GPU; `nvidia-smi -r`, which resets all of them, for NVSwitch connects them; start the fabric
-manager, the persistence daemon, DCGM and CDI refresh; wait for the fabric.
+refresh, DCGM and persistence daemon; let the display module go; no process may hold a GPU; stop the
+fabric manager; `nvidia-smi -r`, which resets all of them, for NVSwitch connects them; start fabric
+manager, persistence daemon, DCGM and CDI refresh; wait for the fabric.
+
+`restart` resets no GPU, except where a fabric manager is among the daemons: GPUs that registered
+with the one before have no multicast (NVLS) any more, though all their readings are good
+(NVIDIA/nccl#976 and #1488, pytorch/pytorch#177472: of Hopper; B200 is inferred). So it is stopped
+last, when it is known that nothing computes there; otherwise the act is refused before.
 
 What was done is noted by the act's id in /run/b200kit, which a boot forgets: repeated, the command
 goes on from there, and never resets twice. The last line is what was seen.
@@ -47,6 +52,7 @@ RESET_WITHIN_S = 300.0
 SETTLE_S = 10.0
 """A daemon that was asked to stop may close its device files a moment later."""
 _DEVICE = re.compile(r"/dev/nvidia([0-9]+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch[0-9]+|-caps/.+)")
+_MANAGERS = f" of {MANAGER}"
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
 
 
@@ -98,16 +104,19 @@ class Recipe:
             return str(self.saved["output"])
         if not self.saved:
             self.keep("begun", units=[unit for unit in STOP if self._is_used(unit)])
+        resets = reset or MANAGER in self.saved["units"]
         try:
-            self._stop()
-            if reset and self.saved["step"] == "begun":
-                self._let_go()
-                self._reset()
+            if self.saved["step"] == "begun":
+                self._stop(*(unit for unit in STOP if unit != MANAGER))
+                if resets:
+                    self._let_go()
+                    self._stop(MANAGER)
+                    self._reset()
         finally:
             failed = self._start()
         if failed:
             raise ResetRefused("; ".join(failed))
-        output = f"{self._told(reset)}; {wait()}"
+        output = f"{self._told(resets)}; {wait()}"
         self.keep("done", output=output)
         return output
 
@@ -116,8 +125,8 @@ class Recipe:
         requested = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
         return any(self.run("systemctl", *words).returncode == 0 for words in requested)
 
-    def _stop(self) -> None:
-        for unit in (unit for unit in STOP if unit in self.saved["units"]):
+    def _stop(self, *units: str) -> None:
+        for unit in (unit for unit in units if unit in self.saved["units"]):
             done = self.run("systemctl", "stop", unit)
             if done.returncode:
                 raise ResetRefused(f"{unit} does not stop: {last_line(done)}")
@@ -140,7 +149,7 @@ class Recipe:
                     f"{DISPLAY_MODULE} is in use, so no GPU was reset: {last_line(done)}"
                 )
         end = time.monotonic() + SETTLE_S
-        while held := sorted(set(holders(self.proc))):
+        while held := sorted(who for who in {*holders(self.proc)} if not who.endswith(_MANAGERS)):
             if time.monotonic() > end:
                 raise ResetRefused(f"no GPU was reset, for they are in use: {'; '.join(held)}")
             time.sleep(0.2)

@@ -1,14 +1,25 @@
-"""What to do about a finding, in words: the one table of advice. Pure."""
+"""What to do about a finding, in words: by its cause, from advice.yaml, or by the ladder. Pure."""
 
 from __future__ import annotations
 
+import pkgutil
+
+from b200kit.node.lib import yaml_subset
 from b200kit.node.state.verdict import Action, Finding, Status
 
 UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
+BY_CAUSE: dict[str, str] = {
+    cause: text
+    for causes, text in yaml_subset.load(
+        (pkgutil.get_data(__package__, "advice.yaml") or b"").decode()
+    ).items()
+    for cause in causes.split(", ")
+}
+"""Check, check and step, or unit to what is to be done."""
 _STEPS = {
-    Action.NONE: "no reset helps: correct what differs from the expected value",
+    Action.NONE: "correct what differs from the expected value",
     Action.MONITOR: "watch it",
-    Action.RESTART_SERVICE: "restart the service",
+    Action.RESTART_SERVICE: "systemctl restart what it names",
     Action.RESET_GPU: "reset the GPU, then reboot the node",
     Action.REBOOT: "reboot the node, then power-cycle it",
     Action.POWER_CYCLE: "power-cycle the node",
@@ -18,8 +29,8 @@ _STEPS = {
 
 _OUTCOMES = {
     "failed": "remove the cause and run again: what is done is not repeated",
-    "unreachable": "look at its power, network and sshd; if it stays away: reprovision.py",
     "not reached": "run again",
+    "bare": "b200 init writes its inventory; deploy/b200.py installs the driver, judges the rest",
     "unmeasured": UNMEASURED,
 }
 
@@ -35,12 +46,26 @@ def of(finding: Finding) -> str:
         return finding.remedy
     if finding.status is Status.UNMEASURED:
         return UNMEASURED
+    if text := by_cause(finding.action, finding.part, finding.check):
+        return text.format(part=finding.part or "it", subject=finding.subject)
     shared = bool(finding.subjects) and finding.subject == "node"
-    return advice(finding.action, finding.subject, finding.part, shared=shared)
+    return ladder(finding.action, finding.subject, finding.part, shared=shared)
 
 
-def advice(step: Action, subject: str, part: str, *, shared: bool = False) -> str:
-    """The step that a failed finding asks for, with the exact part.
+def by_cause(step: Action, part: str, check: str = "") -> str:
+    """The text of the table; empty where it has none."""
+    unit = part if step is Action.RESTART_SERVICE else ""
+    keys = (unit, f"{check} {step.word}", check)
+    return next((BY_CAUSE[key] for key in keys if key in BY_CAUSE), "")
+
+
+def restart(unit: str) -> str:
+    """What to do about a unit that does not run."""
+    return by_cause(Action.RESTART_SERVICE, unit) or f"systemctl restart {unit}"
+
+
+def ladder(step: Action, subject: str, part: str, *, shared: bool = False) -> str:
+    """The step that a fault of hardware asks for, with the exact part.
 
     *shared*: the part is what several GPUs have in common.
     """
@@ -48,8 +73,7 @@ def advice(step: Action, subject: str, part: str, *, shared: bool = False) -> st
     words = _STEPS[step].replace("the GPU", whom)
     if step is Action.REPLACE:
         return f"{words} {part or subject}"
-    if part and (shared or (step >= Action.RESET_GPU and subject.startswith("GPU"))):
-        # No part is replaced because a service alone did not help.
-        then = ", then reboot the node" if step is Action.RESTART_SERVICE else ""
-        return f"{words}{then}; if it returns, replace {part}"
+    if part and step >= Action.RESET_GPU and (shared or subject.startswith("GPU")):
+        # No part is replaced before the step that may do without.
+        return f"{words}; if it returns, replace {part}"
     return f"{words}: {part}" if part else words

@@ -39,7 +39,10 @@ class Remediation:
     @classmethod
     def step(cls, action: Action, part: str) -> Remediation:
         """A step without a finding, and the part it is for."""
-        return cls(action.word, advice.advice(action, "node", part))
+        restarts = action is Action.RESTART_SERVICE
+        return cls(
+            action.word, advice.restart(part) if restarts else advice.ladder(action, "node", part)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Which services a node restarts by itself for a confirmed fault, and how often. Pure.
 
 Nothing unless the inventory says so, and then the first level of the ladder alone: a service that
-a fault names and that computes nothing itself. All else waits for reprovision.py, and a person.
+a fault names and that computes nothing itself. All else waits for reprovision.py, and a person. For
+a fabric manager all replicas stop and all GPUs are reset (b200kit/node/maintenance/reset_gpus.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from b200kit.node.state.verdict import Action
 from b200kit.node.state.watch import Fault
 
 LEVEL = "restart-services"
-SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+MANAGER = "nvidia-fabricmanager.service"
+SERVICES = (MANAGER, "nvidia-persistenced.service")
 SETTLES_S = 60.0
 """How long a restarted service gets before a look may ask for it again. Ours: the fabric of a node
 trains for seconds, and `watchdog.clear` looks end a fault."""
@@ -78,3 +80,8 @@ def tried(tries: MendTries, rules: MendRules, now: float) -> MendTries:
     """One more; those that the window has left behind are forgotten."""
     kept: Sequence[float] = [at for at in tries.times if now - at < rules.mend_window_s]
     return MendTries(tries.boot_id, (*kept, now))
+
+
+def ended(tries: MendTries, now: float) -> MendTries:
+    """The last one counts from its end: what was seen while it was at work asks for no other."""
+    return MendTries(tries.boot_id, (*tries.times[:-1], now))

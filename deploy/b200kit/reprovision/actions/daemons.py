@@ -13,8 +13,7 @@ from b200kit.reprovision.actions import ActionFailed, Say
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
-
-LOG = "/var/log/b200kit-gpu-daemons.log"
+from b200kit.stages.fabric import DAEMONS_LOG
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class DaemonsAction:
         try:
             # The program has to be on the node before it can be a step of a script.
             remote.program(f"gpu-daemons show --act {act}", timeout=60)
-            output = remote.run_logged(program_step(words), LOG, limit_s=limit_s + 60)
+            output = remote.run_logged(program_step(words), DAEMONS_LOG, limit_s=limit_s + 60)
         except RemoteError as error:
             raise ActionFailed(f"{self.how} of the GPUs' daemons: {error}") from None
         finally:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from b200kit.node.checks.judge import judge
-from b200kit.node.state.verdict import Action, Verdict
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import corpus, states
@@ -56,6 +59,46 @@ def test_state_is_one_that_a_node_can_report(case: Case) -> None:
 def findings_of_base(base: str, hardware: str) -> list[str]:
     """What the verdict on a state that no case changed has besides plain passes."""
     return describe(judge(states.expectation(hardware), states.recorded(base)))
+
+
+# A restart without what is restarted, and what is left where nobody said anything of the cause.
+_GENERIC = {advice.ladder(step, "node", "") for step in (Action.NONE, Action.RESTART_SERVICE)}
+_UNIT = re.compile(r"[\w@.-]+\.(service|timer)")
+# The GPU's own state, its links, memory and place: what reset, reboot and power are for.
+_HARDWARE = (
+    *("bandwidth", "clocks", "driver.gsp", "ecc", "fabric", "identity", "inforom", "memory.size"),
+    *("nics", "nvlink", "nvml", "nvls", "p2p", "passport", "pcie", "recovery", "remap", "repair"),
+    *("sxid", "thermal", "xid", "watchdog"),
+)
+
+
+def undue(finding: Finding) -> Iterator[str]:
+    """What is wrong with the advice for a fault."""
+    told = advice.of(finding)
+    if any(told.startswith(generic) for generic in _GENERIC):
+        yield "of no cause"
+    if "restart" in told and not _UNIT.search(told) and "this virtual machine" not in told:
+        yield "restarts nothing by name"
+    if "fabricmanager" in told and "restart nvidia-fabricmanager" in told and "reset" not in told:
+        yield "restarts the fabric manager and resets no GPU"
+    by_ladder = told.startswith(advice.ladder(finding.action, "node", ""))
+    if by_ladder and finding.action > Action.MONITOR and not finding.check.startswith(_HARDWARE):
+        yield f"{finding.action.word} for what is no hardware"
+
+
+@in_subtests("case", lambda: corpus.cases("unfit"), ids=lambda case: case.id)
+def test_advice_follows_the_cause(case: Case) -> None:
+    found = [f for f in corpus.verdict_of(case.name).findings if f.status is Status.FAIL]
+    wrong = {(f.check, why, advice.of(f)) for f in found for why in undue(f)}
+    assert wrong == set()
+
+
+def test_every_line_of_the_advice_is_of_a_cause_there_is() -> None:
+    steps = {action.word for action in Action}
+    for cause in advice.BY_CAUSE:
+        check, _, step = cause.partition(" ")
+        assert check in registered() or _UNIT.fullmatch(check), cause
+        assert step in {"", *steps}, cause
 
 
 def without_a_note() -> list[Case]:

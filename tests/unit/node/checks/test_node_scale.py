@@ -46,7 +46,7 @@ ON_ALL = {
     "pcie.width": (8, "power-cycle", BOARD),
     "memory_total_mib": (163840, "reboot", BOARD),
     "clocks_event_reasons": (64, "none", ""),
-    "mig": (True, "reset-gpu", ""),
+    "mig": (True, "none", ""),
     "recovery_action": (1, "reset-gpu", BOARD),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.fabric import bring_up
-from b200kit.node.fabric.states import MANAGER
+from b200kit.node.state.mend import MANAGER
 from b200kit.run import zipapp
 from tests.messages import assert_message
 from tests.unit import paths, states
@@ -110,7 +110,7 @@ def test_module_is_loaded_and_the_next_state_returned_at_once(
 def test_unit_is_started_once_however_often_the_program_is_called(
     walk: Walk, ran: list[list[str]]
 ) -> None:
-    failed = node({ACTIVE: "failed"})
+    failed = node({ACTIVE: "failed", "gpus[*].fabric.state": 1})
     first = walk(failed)
     first.stay(first.position, 5, helps=True)
     assert acts(ran) == [START]

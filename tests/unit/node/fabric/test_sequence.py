@@ -11,8 +11,9 @@ import pytest
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.fabric import bring_up, sequence
-from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
+from b200kit.node.fabric.states import PERSISTENCE, STATES
 from b200kit.node.facts.nvml import client
+from b200kit.node.state.mend import MANAGER
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action
 from tests.messages import assert_message
@@ -268,7 +269,8 @@ HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {
         [("modprobe", "mlx5_core"), ("modprobe", "mlx5_ib")],
     ),
     "ib_umad": ({"modules.ib_umad": None}, [("modprobe", "ib_umad")]),
-    "manager": (FAILED, [("systemctl", "start", "--no-block", MANAGER)]),
+    "manager": ({**FAILED, **WAITING}, [("systemctl", "start", "--no-block", MANAGER)]),
+    "a manager that GPUs outlived": ({**FAILED, f"{MANAGED}.invocation_id": "a"}, []),
     "starting": ({f"{MANAGED}.active": "activating"}, []),
     "masked": ({f"{MANAGED}.active": "inactive", f"{MANAGED}.load": "masked"}, []),
     "unread": ({f"{MANAGED}.active": GONE}, []),

@@ -97,9 +97,31 @@ def test_a_reset_that_succeeded_is_in_the_kernel_log(node: Node, recipe: Recipe)
     assert recipe.kernel_log.read_text() == f"{RESET_DONE}\n"
 
 
-def test_restart_is_the_same_without_the_reset(node: Node, recipe: Recipe) -> None:
+def test_restart_of_a_fabric_manager_is_the_same_with_the_reset(node: Node, recipe: Recipe) -> None:
+    assert "all GPUs reset" in recipe.through(False, fabric)
+    stop, start = (node.steps.index(f"systemctl {verb} {MANAGER}") for verb in ("stop", "start"))
+    assert stop < node.steps.index("nvidia-smi -r") < start
+
+
+def test_restart_of_other_daemons_resets_nothing(node: Node, recipe: Recipe) -> None:
+    node.absent = (MANAGER,)
     assert_message(recipe.through(False, fabric))
     assert not any("nvidia-smi" in line for line in node.log)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_fabric_manager_is_not_touched_beside_what_computes(
+    node: Node, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, reset: bool
+) -> None:
+    held = ["pid 7 nv-fabricmanager of nvidia-fabricmanager.service"]
+    monkeypatch.setattr(reset_gpus, "holders", lambda proc: iter(held))
+    engine = "pid 8 VLLM::Worker of vllm@0.service"
+    held.append(engine)
+    with pytest.raises(ResetRefused, match="VLLM::Worker"):
+        recipe.through(reset, fabric)
+    assert f"systemctl stop {MANAGER}" not in node.steps
+    held.remove(engine)
+    assert "all GPUs reset" in again(node, recipe.notes.parent).through(reset, fabric)
 
 
 def test_daemons_that_a_node_has_not_are_left_alone(node: Node, recipe: Recipe) -> None:
@@ -111,7 +133,8 @@ def test_daemons_that_a_node_has_not_are_left_alone(node: Node, recipe: Recipe) 
 def test_display_module_goes_where_it_is_loaded(node: Node, recipe: Recipe) -> None:
     (recipe.modules / "nvidia_drm").mkdir()
     recipe.through(True, fabric)
-    assert node.steps.index("modprobe -r nvidia_drm") == node.steps.index("nvidia-smi -r") - 1
+    at = node.steps.index("modprobe -r nvidia_drm")
+    assert node.steps[at + 1 : at + 3] == [f"systemctl stop {MANAGER}", "nvidia-smi -r"]
 
 
 def test_display_module_in_use_refuses_and_what_was_stopped_runs_again(

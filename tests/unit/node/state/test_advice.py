@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action
+from tests.subtests import in_subtests
 from tests.unit import states
 
 
@@ -16,9 +18,15 @@ def test_board_is_not_replaced_before_the_node_was_rebooted() -> None:
     state = states.healthy()
     for gpu in state["gpus"]:
         gpu["fabric"]["state"] = 2
-    assert told(state) == (
-        "restart the service, then reboot the node; if it returns, replace the HGX baseboard"
+    text = told(state)
+    steps = (
+        "stop every replica",
+        "restart nvidia-fabricmanager",
+        "reset all GPUs",
+        "reboot the node",
     )
+    places = [text.index(step) for step in (*steps, "replace the HGX baseboard")]
+    assert places == sorted(places)
 
 
 def test_both_gpus_of_a_dead_pair_are_reset() -> None:
@@ -31,4 +39,22 @@ def test_setting_of_all_gpus_blames_no_part() -> None:
     state = states.healthy()
     for gpu in state["gpus"]:
         gpu["persistence"] = False
-    assert told(state) == "restart the service"
+    assert told(state).startswith("systemctl restart nvidia-persistenced.service")
+
+
+@in_subtests(
+    ("key", "value", "step"),
+    [
+        ("ecc", False, "nvidia-smi -e 1"),
+        ("ecc_pending", False, "nvidia-smi -e 1, before"),
+        ("mig", True, "nvidia-smi -mig 0"),
+        ("mig_pending", True, "nvidia-smi -mig 0, before"),
+        ("gsp_enabled", False, "NVreg_EnableGpuFirmware"),
+    ],
+)
+def test_setting_of_a_gpu_is_not_reset_away(key: str, value: bool, step: str) -> None:
+    state = states.healthy()
+    state["gpus"][6][key] = value
+    [found] = judge(states.expectation(), state).blocking
+    assert found.action is Action.NONE
+    assert step in advice.of(found)

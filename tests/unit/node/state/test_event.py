@@ -44,4 +44,4 @@ def test_a_summary_is_bounded_and_its_id_is_in_order() -> None:
 
 def test_a_step_without_a_finding_is_of_the_same_ladder() -> None:
     asked = Remediation.step(Action.RESTART_SERVICE, "vllm@0.service")
-    assert asked == Remediation("restart-service", "restart the service: vllm@0.service")
+    assert asked == Remediation("restart-service", "systemctl restart vllm@0.service")

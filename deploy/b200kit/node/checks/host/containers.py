@@ -30,8 +30,9 @@ def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
         if isinstance(fault, Unread):
             found.append(unread(fault, part=path))
         else:
-            summary = f"CDI specification {path}: {fault}; nvidia-cdi-refresh makes it again"
-            found.append(failed(summary, fault, _CDI, Action.RESTART_SERVICE, part=path))
+            summary, remedy = f"CDI specification {path}: {fault}", cdi_support.remedy(path, state)
+            act = Action.RESTART_SERVICE if path == cdi_support.SPEC else Action.NONE
+            found.append(failed(summary, fault, _CDI, act, part=path, remedy=remedy))
     yield from found or [passed("the CDI specification names every GPU", _CDI)]
 
 

@@ -13,6 +13,7 @@ from b200kit.node.checks.findings import failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.serving.units import ACTIVE, which_run
 from b200kit.node.lib import documents
+from b200kit.node.state import advice
 from b200kit.node.state import watchdog as watching
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
@@ -110,7 +111,10 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
     for fault in look.confirmed:
         found = fault.finding  # with its action and part: what it asks for, as at the gate
         text = f"confirmed while serving since {fault.since}: {found.summary}"
-        yield replace(found, summary=text, expected=_LOOKED.text, source=_LOOKED.source)
+        yield replace(
+            found, summary=text, expected=_LOOKED.text, source=_LOOKED.source,
+            remedy=advice.of(found),
+        )  # fmt: skip
     yield passed(f"the node was looked at {age} s ago", _LOOKED)
 
 

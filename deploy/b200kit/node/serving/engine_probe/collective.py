@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from datetime import timedelta
 from importlib import import_module
 
 from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.state import advice
 
 WITHIN_S = 60
+_MULTICAST = re.compile(r"nvls|multicast|NVLink SHARP|failure 1 'invalid argument'", re.IGNORECASE)
+"""NCCL's words where NVLS cannot be set up: the fabric manager was restarted beside the GPUs, or is
+not well (NVIDIA/nccl#976 and #1488, pytorch/pytorch#177472)."""
 _ELEMENTS = 1 << 18
 
 
@@ -27,6 +32,8 @@ def all_reduce(asked: ProbeRequest) -> str:
     errors = _run(ranks, backend, meeting)
     if errors:
         seen = f"{backend} over {ranks} ranks at {asked.address}: {errors[0]}"
+        if asked.on_gpus and any(map(_MULTICAST.search, errors)):
+            raise Fault(seen, advice.BY_CAUSE["nvls.manager"])
         wires = "IPAddressAllow=, RestrictAddressFamilies= and the interface variables"
         links = "the links between the GPUs (NCCL_DEBUG=INFO) and " if asked.on_gpus else ""
         raise Fault(seen, asked.unit(f"check {links}{wires}"))
@@ -65,7 +72,9 @@ def _fork(rank: int, ranks: int, backend: str, meeting: str, writer: int) -> int
         code = 0
     except BaseException as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        os.write(writer, f"rank {rank}: {why[:300]}\n".encode())
+        # torch names NCCL's own reason last.
+        text = why if len(why) <= 600 else f"{why[:200]} ... {why[-400:]}"
+        os.write(writer, f"rank {rank}: {text}\n".encode())
     finally:
         os._exit(code)
 

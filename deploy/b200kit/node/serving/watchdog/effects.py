@@ -42,6 +42,9 @@ _APART = (
     "--property=ProtectHome=yes",
     "--property=UMask=0077",
 )
+_STOP_S = 300.0
+_RESET_S = 600.0
+"""What a stop of all replicas may take, and the daemons with the reset in between."""
 _ABORTED_S = 15.0
 _EVERY_S = 0.1
 
@@ -150,6 +153,21 @@ class Edges:
         # One that was restarted too often must not be refused for that: we count ourselves.
         await _run(["systemctl", "reset-failed", unit], 20.0)
         return await _run(["systemctl", "restart", unit], within_s)
+
+    async def renew_manager(self, units: Sequence[str], act: str) -> str | None:
+        """Stop all replicas, restart the fabric manager with a reset of all GPUs, start them again.
+
+        They start whatever came of it: their own start finds out what does not work. *act* names it
+        once for a boot. Returns why it failed.
+        """
+        problem = await _run(["systemctl", "stop", *units], _STOP_S)
+        if not problem:
+            words = ("reset", "--act", act, "--deadline", f"{_RESET_S:g}")
+            # As root with all rights, which the watchdog does without; it goes on without it, too.
+            asked = ["systemd-run", "--quiet", "--wait", "--collect", "--property=KillMode=mixed"]
+            problem = await _run([*asked, *program.argv("gpu-daemons", *words)], _RESET_S + 60)
+        started = await _run(["systemctl", "start", "--no-block", *units], 20.0)
+        return problem or started
 
     def is_marked(self) -> bool:
         """Whether the node is marked."""

@@ -1,8 +1,9 @@
 """Restarts a service of the driver for which replicas are out, where the inventory says so.
 
 Only once each replica that the fault touches is out of the gateway and idle, and never while a
-rolling restart runs. Whether it helped is the next looks' business: they end the fault, and the
-replicas return as ever.
+rolling restart runs. For a fabric manager that is every replica: they stop, it is restarted, the
+GPUs are reset, and they start. Whether it helped is the next looks' business: they end the fault,
+and the replicas return as ever.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,12 +22,12 @@ from b200kit.node.serving.watchdog.protocols import Acts
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state import mend
 from b200kit.node.state.event import Event
-from b200kit.node.state.mend import MendDue, MendRules, MendTries
+from b200kit.node.state.mend import MANAGER, MendDue, MendRules, MendTries
 from b200kit.node.state.watch import Look
 
 FILE = "mends.json"
 WITHIN_S = 120.0
-"""What a restart may take: the fabric manager sets up the fabric first."""
+"""What a restart may take."""
 _EVERY_S = 1.0
 
 
@@ -34,6 +36,9 @@ class Looks(Acts, Protocol):
 
     def look(self) -> Look | None:
         """What the last look left; None where that is not known."""
+
+    async def renew_manager(self, units: Sequence[str], act: str) -> str | None:
+        """Stop all replicas, restart the fabric manager, reset the GPUs, start the replicas."""
 
 
 @dataclass
@@ -76,11 +81,12 @@ class Mender:
             why = f"what was restarted before is not known: {error}"
         if why:
             self._say("mend.refused", one, why)
-        return why is None and await self._is_quiet(one.replicas)
+        return why is None and await self._is_quiet(one)
 
-    async def _is_quiet(self, indices: Sequence[int]) -> bool:
+    async def _is_quiet(self, one: MendDue) -> bool:
         """Whether each replica is out of the gateway and was idle twice, a moment apart."""
-        touched = [r for r in self.replicas if r.replica.index in indices]
+        every = one.unit == MANAGER
+        touched = [r for r in self.replicas if every or r.replica.index in one.replicas]
         for _ in range(2):
             if not all(r.standing.held and r.standing.out_of_rotation for r in touched):
                 return False
@@ -99,7 +105,14 @@ class Mender:
             why = f"not restarted, as that could not be written down: {error}"
             return self._say("mend.refused", one, why)
         self._say("mend.begun", one, f"restarting, as the inventory allows: {one.why}")
-        problem = await self.acts.restart(one.unit, WITHIN_S)
+        if one.unit == MANAGER:
+            units = [each.replica.unit for each in self.replicas]
+            problem = await self.acts.renew_manager(units, f"mend-{now.seconds:.0f}")
+        else:
+            problem = await self.acts.restart(one.unit, WITHIN_S)
+        with suppress(OSError):
+            last = mend.ended(tries, self.clock().seconds)
+            durable_files.replace(self.directory / FILE, documents.to_bytes(last))
         kind = "mend.failed" if problem else "mend.done"
         self._say(kind, one, problem or "restarted; the next looks say whether it helped")
 

@@ -53,6 +53,9 @@ def start(backend, init_method, rank, world_size, timeout):
     assert init_method.startswith("tcp://127.0.0.1:")
     if os.environ.get("FAILING") == "meeting" and rank == 1:
         raise RuntimeError("no peer\\nat all")
+    if os.environ.get("FAILING") == "nvls" and rank == 1:
+        raise RuntimeError("NCCL error in: /torch/NCCLUtils.cpp:93, unhandled" + " ." * 300
+            + "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : error 401")
     if os.environ.get("FAILING") == "abort" and rank == 1:
         os.abort()
 class Tensor(float):
@@ -171,6 +174,7 @@ def test_driver_that_is_too_old_for_torch_is_named(
         ("meeting", "rank 1: RuntimeError: no peer at all"),
         ("abort", "rank 1 ended with -6"),
         ("sum", "ValueError: the sum is"),
+        ("nvls", "NVLink SHARP (NVLS)"),
     ],
 )
 def test_ranks_reduce_together_or_say_why_not(tmp_path: Path, failing: str, seen: str) -> None:
@@ -178,6 +182,9 @@ def test_ranks_reduce_together_or_say_why_not(tmp_path: Path, failing: str, seen
     answer = step("all-reduce", tmp_path, kind="cuda", PYTHONPATH=path, FAILING=failing)
     assert answer["result"] == ("failed" if failing else "passed"), answer
     assert seen in answer["seen"]
+    if failing:
+        assert ("fabric manager" in answer["remedy"]) is (failing == "nvls")
+        assert ("IPAddressAllow=" in answer["remedy"]) is (failing != "nvls")
 
 
 @pytest.mark.parametrize("failing", ["", "Python.h: No such file"])

@@ -12,7 +12,7 @@ import pytest
 
 from b200kit.node.client.serving_config import load
 from b200kit.node.facts import processes
-from b200kit.node.lib import journal
+from b200kit.node.lib import journal, program
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.watchdog import daemon, effects, hang_evidence, sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
@@ -91,6 +91,25 @@ def test_a_restart_that_never_ends_is_left_behind(systemctl: Systemctl) -> None:
     systemctl(restart="exec sleep 600")
     said = asyncio.run(Edges().restart("vllm@0.service", 0.2))
     assert_message(said)
+
+
+@pytest.mark.parametrize(("reset", "fails"), [("true", False), ("false", True)])
+def test_fabric_manager_is_renewed_between_stop_and_start_of_the_replicas(
+    systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, reset: str, fails: bool
+) -> None:
+    log = systemctl()
+
+    def argv(*words: str) -> list[str]:
+        return ["sh", "-c", f"echo {' '.join(words)} >> {log}; {reset}"]
+
+    monkeypatch.setattr(program, "argv", argv)
+    units = ["vllm@0.service", "vllm@1.service"]
+    assert bool(asyncio.run(Edges().renew_manager(units, "mend-7"))) is fails
+    assert log.read_text().splitlines() == [
+        f"stop {' '.join(units)}",
+        "gpu-daemons reset --act mend-7 --deadline 600",
+        f"start --no-block {' '.join(units)}",
+    ]
 
 
 def test_an_abort_signals_the_whole_unit_and_keeps_what_it_says(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,9 +28,16 @@ class Looked(Node):
 
     left: list[Fault] = field(default_factory=lambda: [fault(replicas=(0,))])
     looked: float = 100.0
+    takes: float = 0.0
 
     def look(self) -> Look:
         return Look("then", self.looked, True, tuple(self.left))
+
+    async def renew_manager(self, units: Sequence[str], act: str) -> str | None:
+        self.acts.append(f"renew {' '.join(units)}")
+        assert act == f"mend-{self.looked:.0f}"
+        self.looked += self.takes
+        return self.warm
 
     def tell(self, one: Event) -> None:
         assert (one.subject, one.replicas) == (MANAGER, (0,))
@@ -54,7 +62,7 @@ def test_the_service_is_restarted_once_and_then_given_time(tmp_path: Path) -> No
     one = mender(node, tmp_path)
     asyncio.run(one.tick())
     asyncio.run(one.tick())
-    assert node.acts == [f"restart {MANAGER}"]
+    assert node.acts == ["renew vllm@0.service"]
     assert json.loads((tmp_path / mending.FILE).read_text())["times"] == [100.0]
     assert node.sent == [("mend.begun", None), ("mend.done", None)]
 
@@ -84,7 +92,7 @@ def test_a_breaker_that_is_open_is_said_once(
     for _ in range(5):
         asyncio.run(one.tick())
         node.looked += 61.0
-    assert node.acts == [f"restart {MANAGER}"] * 2
+    assert node.acts == ["renew vllm@0.service"] * 2
     assert capsys.readouterr().err.count("left to a person") == 1
     assert [kind for kind, _ in node.sent].count("mend.refused") == 1
 
@@ -103,3 +111,19 @@ def test_what_cannot_be_remembered_is_not_done(tmp_path: Path) -> None:
     asyncio.run(one.tick())
     assert node.acts == []
     assert node.sent == [("mend.refused", None)]
+
+
+def test_fabric_manager_waits_for_every_replica(tmp_path: Path) -> None:
+    node = Looked()
+    one = mender(node, tmp_path)
+    other = watched(node, tmp_path)
+    other.replica = replace(other.replica, index=1)
+    one.replicas = [*one.replicas, other]
+    asyncio.run(one.tick())
+    assert node.acts == []
+
+
+def test_a_restart_counts_from_its_end(tmp_path: Path) -> None:
+    node = Looked(takes=300.0)
+    asyncio.run(mender(node, tmp_path).tick())
+    assert json.loads((tmp_path / mending.FILE).read_text())["times"] == [400.0]
