@@ -33,21 +33,21 @@ STUCK = {
         "subnet manager",
         "nvlsm does not run",
         "nvidia-fabricmanager.service says: ",
-        "restart-service: nvidia-fabricmanager.service; if nvlsm ends again",
+        "restart-service: nvidia-fabricmanager.service with a reset of all GPUs",
     ),
     "b200-4": (
         "bring-up-manager-fails",
         "fabric manager",
         "nvidia-fabricmanager.service is not active (failed",
         "says: failed to configure all the available GPUs or NVSwitches",
-        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
+        "restart-service: nvidia-fabricmanager.service with a reset of all GPUs",
     ),
     "b200-5": (
         "bring-up-manager-masked",
         "fabric manager",
         "nvidia-fabricmanager.service is not active (masked, inactive",
         "",
-        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
+        "restart-service: nvidia-fabricmanager.service with a reset of all GPUs",
     ),
 }
 REPAIRED = ("b200-3", "b200-5")
@@ -123,7 +123,12 @@ def test_daemon_that_ended_is_started_by_its_unit(first: Outcome) -> None:
     on(HEALTHY, "systemctl stop nvidia-fabricmanager.service")
     again = run("--limit", HEALTHY)
     assert again.outcome(HEALTHY) == "live", again.described(HEALTHY)
-    assert fabric(again, HEALTHY)["changes"] == ["bring the fabric up"]
+    stopped, *rest = fabric(again, HEALTHY)["changes"]
+    assert "vllm@0.service" in stopped
+    assert rest == [
+        "reset the GPUs and start nvidia-fabricmanager.service",
+        "bring the fabric up",
+    ]
     assert on(HEALTHY, "systemctl is-active nvidia-fabricmanager.service") == "active"
     third = run("--limit", HEALTHY)
     assert (third.host(HEALTHY)["changes"], third.host(HEALTHY)["commands"]) == (0, 2)

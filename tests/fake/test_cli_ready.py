@@ -90,6 +90,7 @@ MISTAKES: dict[str, State] = {
         }
     },
     "disk-full": {"readings": free({"/opt/vllm": 900_000_000})},
+    "no-gpu": {"hardware": states.healthy() | {"pci": {"gpus": [], "nics": []}}},
     "efi-unread": {"readings": reading(secure_boot={"unmeasured": "efivarfs is not mounted"})},
 }
 # What a run deals with is a note, and no mistake.

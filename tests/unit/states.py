@@ -10,6 +10,7 @@ from typing import Any
 
 from b200kit.catalog import hardware, load
 from b200kit.node.host import settings_table
+from b200kit.node.state.expectation import PATH
 
 STATES = Path(__file__).parents[1] / "states"
 State = dict[str, Any]
@@ -29,6 +30,23 @@ def recorded(name: str) -> State:
 def healthy() -> State:
     """A fresh copy of the healthy HGX B200."""
     return recorded("healthy-hgx-b200")
+
+
+def bare() -> State:
+    """The healthy node before anything was installed: the kernel sees all of its hardware."""
+    state = healthy()
+    for key in ("nvml", "gpus", "p2p"):
+        state[key] = {"unmeasured": "Driver Not Installed (12)"}
+    state["modules"] = dict.fromkeys(state["modules"])
+    state["packages"] = dict.fromkeys(state["packages"])
+    absent = {"load": "not-found", "active": "inactive", "sub": "dead", "main_pid": 0}
+    for unit in state["units"].values():
+        unit |= absent
+    for gpu in state["pci"]["gpus"]:
+        gpu["driver"] = None
+    state["files"] = {PATH: None}
+    state["readiness"] = {"virtualization": "none", "driver": {"files": {}, "runfile": False}}
+    return state
 
 
 def ready(state: State) -> State:

@@ -18,6 +18,7 @@ from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
 from b200kit.cli.deploys import INVENTORY, VERBOSE, run_entry, sudo_password
+from b200kit.node.checks import bare
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Verdict
@@ -39,6 +40,7 @@ _AT_ONCE = 16
         0: "every node is fit",
         1: "a node is unfit, could not be looked at, or is unreachable",
         2: "nothing is worse than not measured",
+        3: "every node that is not fit is bare: the GPUs are right, and no driver is there yet",
     },
 )
 @click.argument("hosts", nargs=-1, metavar="[NODE | [USER@]HOST...]")
@@ -139,7 +141,8 @@ def _looked_at(place: Place, name: str | None, password: str | None) -> dict[str
         found = _judged(observe(place, observe_request(), password, python), name)
         taken.status = "ok"
     except NotSeen as error:
-        found = {"outcome": error.outcome, "stage": "check", "error": str(error)}
+        cause = {"cause": error.cause} if error.cause else {}
+        found = {"outcome": error.outcome, "stage": "check", "error": str(error), **cause}
     taken.seconds = round(time.monotonic() - started, 3)
     return {"changes": 0, "stages": [unstructure(taken)], **found}
 
@@ -151,10 +154,11 @@ def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:
         why = f"{error}; name it with --hardware"
         return {"outcome": "unmeasured", "error": why, "state": state}
     expectation = without_deployment(data, state)
-    verdict = judge(expectation, state)
+    bare_verdict = bare.judged(expectation, state)
+    verdict = bare_verdict or judge(expectation, state)
     return {
-        "outcome": verdict.fit,
-        "error": _first(verdict),
+        "outcome": bare.outcome(verdict) if bare_verdict else verdict.fit,
+        "error": _first(verdict) or (bare.NO_DRIVER if bare_verdict else None),
         "state": state,
         "expectation": expectation,
         "verdict": unstructure(verdict),

@@ -32,8 +32,10 @@ from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_
 from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
+from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action
 from b200kit.readiness import checks as readiness
+from b200kit.run import connection_fault
 
 _FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
 
@@ -92,6 +94,19 @@ _READINESS = """\
 Judged by `deploy/ready.py`, and by `deploy/b200.py` as its first step ([Ready](../ready.md)).
 """
 
+_ADVICE = """\
+## What to do, by cause
+
+A cause is a check, with the step of the ladder where causes of one check differ by it, or the unit
+that does not run. A check that knows more says it itself. Faults of hardware, which are not here,
+ask for a step of the ladder: reset the GPU, reboot, power-cycle, replace the part.
+"""
+_NOT_LOOKED_AT = """\
+## Not looked at
+
+Why a node could not be reached, entered or observed: `cause` in its record, by what ssh, sudo or
+the shell said.
+"""
 _EXPECTATIONS = """\
 ## What is expected of {title}
 
@@ -169,9 +184,20 @@ def checks_markdown() -> str:
     sections = [_CHECKS.format(ladder=ladder), table(("check", "what holds"), rows)]
     early = [(f"`{name}`", first_line(run)) for name, run in readiness.CHECKS.items()]
     sections += [_READINESS, table(("check", "what holds"), early)]
+    sections += [_ADVICE, table(("cause", "what to do"), _advice())]
+    faults = [(f"`{fault.code}`", fault.advice) for fault in connection_fault.FAULTS]
+    sections += [_NOT_LOOKED_AT, table(("code", "what to do"), faults)]
     for name in hardware.names():
         sections += _hardware(hardware.load(name))
     return "\n".join(sections)
+
+
+def _advice() -> list[tuple[str, str]]:
+    """Each advice once, with all its causes."""
+    causes: dict[str, list[str]] = {}
+    for cause, text in advice.BY_CAUSE.items():
+        causes.setdefault(text, []).append(f"`{cause}`")
+    return [(", ".join(names), text) for text, names in causes.items()]
 
 
 def _hardware(document: Mapping[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import Any
 
+from b200kit.node.checks import bare
 from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import structure, unstructure
@@ -105,9 +106,14 @@ def report(node: Node, observer: Observer) -> None:
         node.fail("observe", str(error))
         return
     with node.stage("check"):
-        verdict = judged(node, observer, serving=True)
-    node.record.outcome = verdict.fit
-    node.record.error = None if verdict.fit == "fit" else why(verdict)
+        if verdict := bare.judged(asked := expectation(node, serving=False), observer(node)):
+            node.record.expectation, node.record.verdict = asked, unstructure(verdict)
+            outcome, well = bare.outcome(verdict), bare.NO_DRIVER
+        else:
+            verdict = judged(node, observer, serving=True)
+            outcome, well = verdict.fit, None
+    node.record.outcome = outcome
+    node.record.error = why(verdict) if verdict.blocking else well
     node.pack()
 
 

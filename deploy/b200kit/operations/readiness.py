@@ -24,13 +24,12 @@ from b200kit.node.state.drift import File, Package
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.view import StateView
-from b200kit.readiness import expected, system
-from b200kit.readiness.checks import CHECKS
+from b200kit.readiness import expected
+from b200kit.readiness.checks import CHECKS, DECIDE
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gate, pipeline, serving_units
-from b200kit.stages.support import operating_systems
 from b200kit.stages.support.driver_set import stack
 
 Observer = Callable[[Node], dict[str, Any]]
@@ -73,17 +72,16 @@ def line(finding: Finding) -> str:
 def judged(node: Node, observer: Observer, always: bool = False) -> Verdict:
     """The verdict on the node as it is now; apt is asked where it has work, or *always*."""
     state = observer(node)
-    supported = operating_systems.refusal(state, node.spec.system) is None
-    asks = supported and (always or _has_work(node))
-    if asks and "apt" not in state:
-        state["apt"] = plausible({"apt": _tried(node)})["apt"]
     serves = bool(serving_units.running(node, [*serving_units.units(node), vllm_router.UNIT]))
-    ready = {**expected.expected(node, serves), "apt": asks}
+    ready = {**expected.expected(node, serves), "apt": False}
     expectation = {**gate.expectation(node), "today": timestamp.today(), "ready": ready}
-    # Of another system nothing else is known, and its apt may be none.
-    return judge_vetted(
-        expectation, state, CHECKS if supported else {"ready.system": system.system}
-    )
+    decided = judge_vetted(expectation, state, DECIDE)
+    if decided.blocking:
+        return decided
+    ready["apt"] = always or _has_work(node)
+    if ready["apt"] and "apt" not in state:
+        state["apt"] = plausible({"apt": _tried(node)})["apt"]
+    return judge_vetted(expectation, state, CHECKS)
 
 
 def _has_work(node: Node) -> bool:

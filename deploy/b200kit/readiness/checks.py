@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from b200kit.node.checks.judge import Check
 from b200kit.node.checks.serving import precision
-from b200kit.readiness import driver, host, packages, power, system
+from b200kit.readiness import driver, hardware, host, packages, power, system
 
+DECIDE: dict[str, Check] = {"ready.system": system.system, "ready.gpus": hardware.gpus}
+"""Whether it is the machine that the inventory means: of another one nothing else is judged."""
 CHECKS: dict[str, Check] = {
-    "ready.system": system.system,
+    **DECIDE,
     "ready.python": system.python,
     "ready.machine": system.machine,
     "ready.clock": system.clock,

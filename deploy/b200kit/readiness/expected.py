@@ -9,6 +9,7 @@ from typing import Any
 from b200kit.catalog import load
 from b200kit.inventory import certificates, engine_rules
 from b200kit.node.state import drift
+from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.run.node import Node
 from b200kit.serving import engine_install
 from b200kit.sizing import memory
@@ -37,6 +38,7 @@ def expected(node: Node, serves: bool) -> dict[str, Any]:
         "now": node.observed_at,
         "certificates": certificates.warnings(node.spec, node.secrets),
         "firewall": node.spec.firewall is not None,
+        "deployed": drift.is_present(EXPECT, state),
     }
 
 

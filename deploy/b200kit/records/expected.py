@@ -38,9 +38,10 @@ def by_hardware(name: str) -> dict[str, Any]:
 
 
 def observe_request() -> dict[str, Any]:
-    """What must be asked for by name, whatever the hardware: the packages that go with a driver."""
+    """What must be asked for by name: packages that go with a driver, a deployment's mark."""
     every = (hardware.load(name)["expect"].get("driver.lockstep") for name in hardware.names())
-    return {"packages": sorted({package for entry in every if entry for package in entry["value"]})}
+    packages = {package for entry in every if entry for package in entry["value"]}
+    return {"packages": sorted(packages), "files": [expectations.PATH]}
 
 
 def without_deployment(name: str, state: Mapping[str, Any]) -> dict[str, Any]:

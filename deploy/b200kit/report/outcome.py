@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from b200kit.node.checks.bare import BARE
 from b200kit.report.document import clean, mapping, read, show
 
 GOOD = {"live", "fit", "ready"}
@@ -18,6 +19,7 @@ _WORDS = {
     "unfit": ("UNFIT", "bad"),
     "failed": ("FAILED", "bad"),
     "unreachable": ("UNREACHABLE", "bad"),
+    BARE: ("BARE", "idle"),
     "quarantined": ("QUARANTINED", "bad"),
     "rolled back": ("ROLLED BACK", "bad"),
     "held": ("HELD", "idle"),
@@ -72,12 +74,15 @@ def ranked(record: object) -> dict[str, object]:
 def exit_code(record: object) -> int:
     """Return 0 only if at least one host was selected and every one is live or fit, else 1.
 
-    A check none of whose hosts is worse than not measured exits with 2, as `b200 judge` does.
+    A check none of whose hosts is worse than not measured exits with 2, as `b200 judge` does, and
+    with 3 where each that is not fit is bare.
     """
     words = {outcome_of(host).word for host in hosts_of(record).values()}
     if words and words <= GOOD:
         return 0
-    return 2 if words and is_check(record) and words <= {*GOOD, UNMEASURED} else 1
+    if not words or not is_check(record) or not words <= {*GOOD, BARE, UNMEASURED}:
+        return 1
+    return 2 if UNMEASURED in words else 3
 
 
 def host_exit_code(record: object, host: object) -> int:

@@ -38,6 +38,7 @@ case "$*" in
     echo 'Host key verification failed.' >&2; exit 255 ;;
 *goodbye*)
     say 'Received disconnect from 10.0.0.9 port 22:2: REMOTE HOST IDENTIFICATION HAS CHANGED!' ;;
+*nowhere*) say 'ssh: Could not resolve hostname nowhere: Name or service not known' ;;
 *endless*) exec cat /dev/zero ;;
 *liar*) echo '{"schema": "b200kit/node-state/9"}'; exit ;;
 *garbage*) echo 'Welcome to n01'; exit ;;
@@ -152,15 +153,21 @@ def test_each_bad_host_is_one_line_and_costs_the_others_nothing(
     node: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     node(whole("healthy-hgx-b200"))
-    bad = ["unknown-key", "other-key", "revoked", "algorithm", "nobody@n01", "gone"]
-    bad += ["endless", "liar", "garbage", "silent", "pretender", "goodbye"]
+    causes = {
+        "unknown-key": "host-key-unknown",
+        "other-key": "host-key-changed",
+        "revoked": "host-key-revoked",
+        "nobody@n01": "key-refused",
+        "gone": "no-answer",
+        "nowhere": "name-unresolved",
+    }
+    bad = [*causes, "algorithm", "endless", "liar", "garbage", "silent", "pretender", "goodbye"]
     code, out, _ = check(capsys, "--json", "n01", *bad)
     found = json.loads(out)["hosts"]
     assert (code, found["n01"]["outcome"]) == (1, "fit")
     for name in bad:
         assert_message(f"{name}: {found[name]['outcome']}: {found[name]['error']}")
-    # What somebody else says of host keys is no word of ssh's.
-    assert {found[name]["outcome"] for name in ("pretender", "goodbye")} == {"unreachable"}
+        assert found[name].get("cause") == causes.get(name)
 
 
 def test_node_that_does_not_answer_is_given_up(
@@ -191,6 +198,18 @@ def test_unknown_hardware_is_not_measured(
     found = hosts(capsys, "n01")["n01"]
     assert found["outcome"] == "unmeasured"
     assert_message(found["error"])
+
+
+def test_node_without_a_driver_is_bare(
+    node: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    node(states.bare())
+    code, out, _ = check(capsys, "n01")
+    assert code == 3
+    assert_message(out)
+    assert "unknown" not in out
+    found = hosts(capsys, "n01")["n01"]
+    assert found["outcome"] == "bare"
 
 
 def test_page_has_the_picture(

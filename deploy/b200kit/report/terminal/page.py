@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from b200kit.node.checks.bare import BARE, WITHOUT_DRIVER
 from b200kit.node.lib import cpulist
 from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
@@ -130,12 +131,18 @@ def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -
         _findings(page, host, indent)
     else:
         _first(page, name, host)
-    without = list(verdict.not_applicable.values()).count(WITHOUT_DEPLOYMENT)
+    reasons = [*verdict.not_applicable.values()]
+    without = [
+        f"{counted(reasons.count(why), 'check')} {why}"
+        for why in (WITHOUT_DEPLOYMENT, WITHOUT_DRIVER)
+        if why in reasons
+    ]
     if without:
         hardware = show(read(host, "expectation", "hardware", "name"))
-        text = f"{len(passed)} passed; {counted(without, 'check')} {WITHOUT_DEPLOYMENT}"
+        text = "; ".join([f"{len(passed)} passed", *without])
         page.hang(" " * indent, text=f"as {hardware}: {text}")
-    judged = outcome.word not in ("ready", "not ready") and not is_good(host)
+    judged = outcome.word not in ("ready", "not ready", BARE) and not is_good(host)
+    matrix = matrix and outcome.word != BARE
     if facts.observed(host) and (matrix or judged):
         graph = machine_of(host).graph
         if matrix or topology_is_in_doubt(graph):
