@@ -135,7 +135,8 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     long["hosts"]["n01"]["stages"][0] |= {"name": "n" * 150, "detail": "d " * 200}
     for entry, width in product(("b200.py", "check.py"), (60, 80, 100, 140)):
         lines = terminal({**long, "entry": entry, "run": "r" * 200}, width=width).splitlines()
-        assert max(map(len, lines)) <= width
+        # But for paths, which a person copies whole.
+        assert max(len(line) for line in lines if "reports/" not in line) <= width
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 140])
