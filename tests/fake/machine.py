@@ -400,6 +400,7 @@ class Machine:
             r"apt-get .* install ": self._install,
             settings.COMMANDS: lambda command, stdin: settings.execute(self, command),
             r"apt-ready ": self._configure,
+            r"gpu-daemons reset ": self._reset_gpus,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
             r"^cat /proc/uptime$": lambda command, stdin: f"{UPTIME_S:.2f} 400.00",
@@ -413,6 +414,12 @@ class Machine:
             r"power-limit default": self._remove_power,
             r"systemctl |systemd-sysusers": self._systemctl,
         }
+
+    def _reset_gpus(self, command: str, stdin: str) -> str:
+        del command, stdin
+        for unit in _DAEMONS:
+            self.start(unit)
+        return f"all GPUs reset, {len(_DAEMONS)} daemons restarted; the fabric is up"
 
     def _remove(self, command: str, stdin: str) -> str:
         del stdin

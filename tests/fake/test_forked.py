@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake.fleet import Fleet, reported, taken_away
+from tests.fake.forked import ROOT
 from tests.messages import TIME
 from tests.unit import states
 
@@ -25,7 +27,8 @@ def fleet(tmp_path: Path) -> Fleet:
 
 def plain(text: str, folder: Path) -> list[str]:
     """What is printed, without times and the names of this run; nodes go side by side."""
-    text = TIME.sub("TIME", text.replace(str(folder), "SITE"))
+    text = text.replace(str(folder), "SITE").replace(os.path.relpath(folder, ROOT), "SITE")
+    text = TIME.sub("TIME", text)
     text = re.sub(r"\d{8}-\d{6}-\d+|(\d+ m )?[\d.]+ m?s\b", "", text)
     # A stage that took no time to speak of has none beside it.
     return sorted(" ".join(line.split()) for line in text.splitlines())

@@ -91,7 +91,7 @@ FAULTS = (
         node=True,
     ),
     _row(
-        "no-python", r"python\S*: .*not found|python\S* is (not there|\d)",
+        "no-python", r"python\S*: .*not found|python\S* is (not there|[0-9])",
         "install Python 3.10 or newer on the node: apt-get install python3",
     ),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from b200kit.node.state.watchdog import ProbeOutcome
 from tests.prometheus import Sent, until
 from tests.unit.monitoring.monitored import (
     FAILING,
+    GPUS,
     ITL,
     TTFT,
     USUAL,
@@ -31,6 +32,7 @@ from tests.unit.node.metrics import test_families as nodes
 
 Act = Callable[[Monitored], object]
 PAGE, TICKET = "b200-page", "b200-ticket"
+ENDED = "2026-01-01T00:00:00Z"
 _RECEIVER = {"page": PAGE, "ticket": TICKET}
 
 
@@ -88,6 +90,7 @@ CASES = [
     Case(("B200MetricsMissing",), lambda node: node.write("b200_x 1\n")),
     on_page("B200ReadingStale", boot_s=1000.0),  # the look was early in this boot
     noted("B200ReadingAbsent", verdict=None),
+    noted("B200CertificateEnds", watch=nodes.looked(gpus=GPUS, certificates={"/a.crt": ENDED})),
     Case(("B200EngineMetricsMissing",), without_engines(False), without_engines(True)),
     noted("B200FabricFault", **fault("nvlink.links-up")),
     noted("B200MemoryFault", **fault("ecc.volatile")),

@@ -56,7 +56,6 @@ def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> N
 def test_fabric_manager_that_gpus_outlived_is_started_beside_nothing(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.units[MANAGER]["active"] = "failed"
-    machine.answers["gpu-daemons reset"] = (True, "all GPUs reset, 4 daemons restarted")
     look(node)
     machine.log.clear()
     stop, renew, _ = fabric.plan(node)

@@ -47,7 +47,9 @@ def of(finding: Finding) -> str:
     if finding.status is Status.UNMEASURED:
         return UNMEASURED
     if text := by_cause(finding.action, finding.part, finding.check):
-        return text.format(part=finding.part or "it", subject=finding.subject)
+        # Of several GPUs a person needs the one.
+        text += ": {part}" * (finding.subject.startswith("GPU") and "{part}" not in text)
+        return text.format(part=finding.part or finding.subject, subject=finding.subject)
     shared = bool(finding.subjects) and finding.subject == "node"
     return ladder(finding.action, finding.subject, finding.part, shared=shared)
 

@@ -183,7 +183,7 @@ def test_ranks_reduce_together_or_say_why_not(tmp_path: Path, failing: str, seen
     assert answer["result"] == ("failed" if failing else "passed"), answer
     assert seen in answer["seen"]
     if failing:
-        assert ("fabric manager" in answer["remedy"]) is (failing == "nvls")
+        assert ("nvidia-fabricmanager" in answer["remedy"]) is (failing == "nvls")
         assert ("IPAddressAllow=" in answer["remedy"]) is (failing != "nvls")
 
 
