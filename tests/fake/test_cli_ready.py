@@ -141,7 +141,7 @@ def test_every_mistake_is_named_with_what_to_do(fleet: Fleet, asked: Outcome) ->
 
 def test_sound_nodes_are_ready_and_what_a_run_deals_with_is_noted(asked: Outcome) -> None:
     [sound] = [line for line in asked.stdout.splitlines() if line.startswith("sound ")]
-    assert re.search(r"ready +17 checks", sound), asked.stdout
+    assert re.search(r"ready +18 checks", sound), asked.stdout
     for word in ("virtual machine (kvm)", "ufw.service is active", "unattended-upgrades.service"):
         assert word in " ".join(asked.stdout.split())
         assert word not in sound

@@ -43,7 +43,8 @@ def ask(reader: Callable[..., _T], path: Path, *arguments: object) -> _T:
     with TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
         asked = pickle.dumps((str(answer), reader.__module__, reader.__name__, path, arguments))
-        words = [sys.executable, "-m", __name__]
+        # What is beside an inventory is found by its path on the command line, as in a run.
+        words = [sys.executable, "-m", __name__, str(path)]
         done = subprocess.run(words, check=False, input=asked)
         if not answer.is_file():
             raise InventoryRefused([f"{path} could not be read (exit code {done.returncode})"])

@@ -10,7 +10,7 @@ LEFT_OUT = {
     *("bandwidth.all-reduce", "bandwidth.host", "bandwidth.memory", "bandwidth.peer"),
     *("clock.one-service", "clock.synchronized", "containers.cdi", "containers.reload-trap"),
     *("containers.runtimes", "fabric.nvlsm-installed", "host.firewall", "host.logs"),
-    *("host.settings", "host.storage", "nics.management-port", "packages.held"),
+    *("host.settings", "host.storage", "nics.management-port", "nvls.manager", "packages.held"),
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
     *("precision.validated", "proof.valid", "services.active", "serving.probe", "serving.running"),
     *("replays.rate", "serving.certificates", "serving.room", "serving.starting"),

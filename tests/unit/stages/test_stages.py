@@ -194,10 +194,7 @@ DRIFTS = {
                 "started again by the later stages",
                 "install nvidia-fabricmanager 580.159.03-1 -> 580.105.08",
             ],
-            "fabric": [
-                "reset the GPUs and start nvidia-fabricmanager.service",
-                "bring the fabric up",
-            ],
+            "fabric": ["bring the fabric up"],
         },
     ),
     "dpkg was interrupted": (

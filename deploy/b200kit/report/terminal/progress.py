@@ -124,7 +124,9 @@ class LiveProgress:
         from rich.console import Group
         from rich.table import Table
 
-        rows = Table.grid(padding=(0, 1))
+        rows = Table.grid(padding=(0, 1), expand=True)
+        for ratio in (None, None, None, 1, None):
+            rows.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
         for cells in self._rows():
             rows.add_row(*cells)
         return Group(rows, self._bar)
