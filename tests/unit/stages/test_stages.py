@@ -203,7 +203,13 @@ DRIFTS = {
     ),
     "the fabric manager died": (
         stopped("nvidia-fabricmanager.service"),
-        {"fabric": ["bring the fabric up"]},
+        {
+            "fabric": [
+                f"stop {SERVING}; started again by the later stages",
+                "reset the GPUs and start nvidia-fabricmanager.service",
+                "bring the fabric up",
+            ]
+        },
     ),
     "the CDI specification is gone": (
         gone("/var/run/cdi/nvidia.yaml"),
