@@ -165,7 +165,7 @@ def _run(arguments: Sequence[str]) -> int:
         return _refuse(arguments, str(error), USAGE)
     except Refusal as error:
         return _refuse(arguments, str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         return _refuse(arguments, "interrupted", INTERRUPTED)
     return status or 0
 

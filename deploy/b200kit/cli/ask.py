@@ -12,7 +12,6 @@ from b200kit.cli.command import Command, Refusal
 from b200kit.cli.deploys import INVENTORY, PASSWORD, inventory_of, sudo_password
 from b200kit.node.client.question import AskedAnswer
 from b200kit.node.lib import documents
-from b200kit.node.lib.documents import Malformed
 from b200kit.operations import site_node
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.report.document import milliseconds
@@ -66,7 +65,7 @@ def _asked(
         try:
             printed = look.program(Place(login.hostname, str(config)), arguments, password)
             return documents.decode(AskedAnswer, printed)
-        except (NotSeen, Malformed, ValueError) as error:
+        except (NotSeen, ValueError) as error:
             raise Refusal(f"{node}: {error}", NOT_ANSWERED) from None
 
 

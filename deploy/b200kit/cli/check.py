@@ -17,7 +17,7 @@ import click
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import Command
-from b200kit.cli.deploys import INVENTORY, VERBOSE, run_entry, sudo_password
+from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry, sudo_password
 from b200kit.node.checks import bare
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
@@ -52,10 +52,7 @@ _AT_ONCE = 16
 @click.option(
     "-F", "--ssh-config", metavar="FILE", help="As ssh -F; by default your own ssh_config."
 )
-@click.option(
-    "-K", "--ask-sudo-password", "asks", is_flag=True,
-    help="Ask for the nodes' sudo password once; without a terminal, read it from stdin.",
-)  # fmt: skip
+@PASSWORD
 @INVENTORY
 @VERBOSE
 @click.option("--topology", is_flag=True, help="Of several nodes, print each one's GPUs, too.")
@@ -74,7 +71,8 @@ def command(
 
     Inside a site: its nodes, or those named, by the site's inventory. Anywhere: USER@HOST, or HOST
     outside a site, over your own ssh and without an inventory; then what compares a node with one
-    is not judged. ssh must know each node's host key; a user who is not root needs sudo.
+    is not judged. ssh must know each node's host key; a user who is not root needs sudo. Options
+    but -K, -i and -v are of looks over ssh.
     """
     over_ssh = local or name or ssh_config or topology or as_json or page
     if inventory or not (over_ssh or any("@" in host for host in hosts) or places.site() is None):
@@ -82,7 +80,8 @@ def command(
             raise click.UsageError("-i goes only with NODE, -K and -v")
         return run_entry("check.py", hosts, inventory, verbose, asks)
     if local == bool(hosts):
-        raise click.UsageError("name hosts, or --local for this machine; no site is here")
+        here = "" if places.site() else "; no site is here"
+        raise click.UsageError(f"name hosts, or --local for this machine{here}")
     if page and not page.parent.is_dir():
         raise click.UsageError(f"{page.parent} is no directory")
     looked = _places(hosts, ssh_config)

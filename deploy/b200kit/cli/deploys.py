@@ -51,7 +51,11 @@ DEPLOYS = {
         "ready.py",
         "Say whether each node can be provisioned, before anything is changed.",
         "Read-only: hardware, operating system, disks, and the nodes' own apt are asked.",
-        {0: "every node is ready", 1: "a node is not ready, or could not be reached"},
+        {
+            0: "every node is ready",
+            1: "a node is not ready, or could not be reached",
+            2: "nothing is worse than not measured",
+        },
         (),
     ),
     "deploy": Deploy(
@@ -72,7 +76,7 @@ DEPLOYS = {
         "reprovision.py",
         "Drain failed nodes, repair and prove them, and return them to service.",
         "One transaction a node; run it twice or kill it, and the next run continues.",
-        {0: "every node serves, or waits for what it was told to wait for", 1: _FAILED},
+        {0: "every node serves, or has nothing to be done", 1: _FAILED},
     ),
     "rotate": Deploy(
         "rotate.py",
@@ -114,10 +118,13 @@ def run_entry(
 
     *asked*: show a dry run first, and go on only when a person says so.
     """
+    asked = asked and not dry
+    if asked and not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: -y makes the changes unasked")
     run = EntryRun(
         inventory_of(inventory), entry, nodes, verbose, sudo_password() if asks else None
     )
-    if asked and not dry:
+    if asked:
         if code := run.go(dry=True):
             return code
         if not click.confirm("Make these changes?", err=True):

@@ -47,7 +47,8 @@ class EntryRun:
                 stderr=None if self.verbose else chatter, text=True, errors="replace",
             )  # fmt: skip
             os.close(writing)
-            with _left_to(process):
+            # The block of the process waits for it, however reading its progress ends.
+            with _left_to(process), process:
                 result: list[str] = []
                 reader = Thread(target=lambda: result.append(_all(process.stdout)), daemon=True)
                 reader.start()

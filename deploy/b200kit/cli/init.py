@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import ipaddress
 import re
 import shlex
@@ -17,6 +16,7 @@ import click
 
 from b200kit.catalog import load, model_name, shipped
 from b200kit.cli.command import Command, Refusal
+from b200kit.cli.deploys import PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
 from b200kit.run import console, places
@@ -79,9 +79,7 @@ class _Ways:
     help="A host key's fingerprint that you compared; may be given again.",
 )  # fmt: skip
 @click.option("-F", "--ssh-config", metavar="FILE", help="As ssh -F.")
-@click.option(
-    "-K", "--ask-sudo-password", "asks", is_flag=True, help="Ask for sudo's password once."
-)
+@PASSWORD
 @click.option(
     "--fetch/--no-fetch", default=True, show_default=True,
     help="Bring the vendors' keys and the model's manifest, where nodes take from the internet.",
@@ -108,7 +106,7 @@ def command(
         _grouped(_pairs("--fingerprint", prints)),
     )
     with TemporaryDirectory() as work:
-        ways = _Ways(trusted, ssh_config, _password() if asks else None, Path(work))
+        ways = _Ways(trusted, ssh_config, sudo_password() if asks else None, Path(work))
         nodes = _seen(hosts, ways, folder)
     if fetch and source == plan.INTERNET:
         _bring(nodes, word, name, folder / places.INVENTORIES)
@@ -163,7 +161,7 @@ def _pinned(folder: Path, model: str) -> list[Path]:
 
 
 def _bring(nodes: Sequence[SeenNode], word: str, name: str, inventories: Path) -> None:
-    """Bring keys and manifest; what cannot be had is said, and stands among the next commands."""
+    """Fetch keys and manifest; what cannot be fetched is named, and listed under "Next"."""
     known = load.load()
     for system in sorted({node.system for node in nodes}):
         for preset in known.repositories[system]:
@@ -178,11 +176,6 @@ def _bring(nodes: Sequence[SeenNode], word: str, name: str, inventories: Path) -
             console.out(f"{pin(of, name, inventories / 'models')} written")
         except (Refusal, ValueError) as error:
             console.err(f"the model's manifest is not fetched: {error}")
-
-
-def _password() -> str:
-    given = getpass.getpass("sudo password: ") if sys.stdin.isatty() else sys.stdin.readline()
-    return given.rstrip("\n")
 
 
 def _pairs(option: str, words: Sequence[str]) -> list[tuple[str, str]]:

@@ -60,7 +60,8 @@ def attach() -> None:
     _attached.append(state)
     recorder.note_interrupts(state)
     # What this run leaves belongs to the site of its inventory, wherever it was started.
-    os.environ.setdefault(places.SITE, str(places.site_of(Path(group_data.inventory()))))
+    if (inventory := Path(group_data.inventory())).is_file():
+        os.environ[places.SITE] = str(places.site_of(inventory))
     _once_initialised(state, _listen)
 
 

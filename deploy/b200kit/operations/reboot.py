@@ -185,7 +185,7 @@ def _look(remote: Remote, before: str | None) -> str:
         remote.reconnect()
         return "" if boot_id(remote) != before else _SAME_BOOT
     except ConnectError as error:
-        code = connection_fault.code_of(connection_fault.told(error))
+        code = connection_fault.code_of(connection_fault.describe(error))
         return _REASONS.get(code or "", _NO_ANSWER)
     except RemoteError as error:
         return f"answers, and {error}"

@@ -50,7 +50,7 @@ class Recorder(BaseStateCallback):
         """The node was never reached."""
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
-            why = host_keys.missing(host) or connection_fault.told(error)
+            why = host_keys.missing(host) or connection_fault.describe(error)
             if RUN.reprovisions and connection_fault.is_the_nodes(why):
                 # What other runs end at is a fault to repair here: pyinfra keeps a connected host.
                 node.unreachable, host.connected = why, True
@@ -61,8 +61,7 @@ class Recorder(BaseStateCallback):
     def operation_start(state: State, op_hash: str) -> None:
         """From here on this is a run and not only a plan."""
         RUN.began = True
-        order = state.get_op_order()
-        console.operations(order.index(op_hash), len(order))
+        console.operations(lambda: _place(op_hash, state.get_op_order()))
 
     @staticmethod
     def operation_host_error(
@@ -84,6 +83,10 @@ class Recorder(BaseStateCallback):
                 observe.release(node, RUN.id)
             except RemoteError:
                 node.say("unlock", "the lock stays until it runs out: the node does not answer")
+
+
+def _place(operation: str, order: list[str]) -> tuple[int, int]:
+    return order.index(operation), len(order)
 
 
 def attach(state: State) -> None:

@@ -23,15 +23,15 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     found = Counter(
         f"{gpu.text('vendor')}:{gpu.text('device')}" for gpu in state.items("pci", "gpus")
     )
-    told = ", ".join(f"{number} x {kind}" for kind, number in sorted(found.items())) or "no GPU"
+    seen = ", ".join(f"{number} x {kind}" for kind, number in sorted(found.items())) or "no GPU"
     wanted = f"{count} x {' or '.join(map(str, ids.value))}"
-    summary = f"the PCI bus shows {told}, and {name} has {wanted}"
+    summary = f"the PCI bus shows {seen}, and {name} has {wanted}"
     right = sum(found[kind] for kind in ids.value)
     others = found.total() - right
     if right == count and not others:
-        yield passed(f"the PCI bus shows the GPUs of {name}: {told}")
+        yield passed(f"the PCI bus shows the GPUs of {name}: {seen}")
     elif right < count and not others and expect.flag("ready", "deployed"):
-        yield note(f"{summary}: the gate judges what was deployed", told)
+        yield note(f"{summary}: the gate judges what was deployed", seen)
     else:
         lost = right and not others and right < count
         remedy = (
@@ -39,4 +39,4 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             if lost
             else "correct hardware or the node's address in the inventory, or the machine"
         )
-        yield refused(summary, told, wanted, remedy)
+        yield refused(summary, seen, wanted, remedy)

@@ -125,7 +125,7 @@ def is_the_nodes(said: str) -> bool:
     return fault is None or fault.node
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """What an error says, with the reasons of those below it that it leaves out.
 
     paramiko says "Unable to connect to port 22" for every reason, and keeps one for each address.

@@ -110,15 +110,15 @@ def progress(node: str, stage: str, text: str, took: str = "", kind: str = SAID)
 
 
 def begins(node: str, stage: str) -> None:
-    """A node begins a stage: said to nobody but a program that draws it."""
+    """A node begins a stage: only for a program that draws it."""
     if _front:
         _front_hears({"node": printable(node), "begins": printable(stage)})
 
 
-def operations(done: int, of: int) -> None:
-    """How many operations of a run are behind it: said to nobody but a program that draws it."""
+def operations(counted: Callable[[], tuple[int, int]]) -> None:
+    """How many of a run's operations are done, and of how many: only where a program draws it."""
     if _front:
-        _front_hears({"done": done, "of": of})
+        _front_hears(dict(zip(("done", "of"), counted(), strict=True)))
 
 
 def _front_hears(*messages: dict[str, Any]) -> None:

@@ -14,16 +14,15 @@ import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-_CHECKOUT = PACKAGE.parents[1]
-IN_CHECKOUT = (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "templates").is_dir()
-_SHIPPED = _CHECKOUT if IN_CHECKOUT else PACKAGE
+CHECKOUT = PACKAGE.parents[1]
+IN_CHECKOUT = (CHECKOUT / "pyproject.toml").is_file() and (CHECKOUT / "templates").is_dir()
+_SHIPPED = CHECKOUT if IN_CHECKOUT else PACKAGE
 TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
-ENTRIES = _CHECKOUT / "deploy" if IN_CHECKOUT else PACKAGE / "entries"
+ENTRIES = CHECKOUT / "deploy" if IN_CHECKOUT else PACKAGE / "entries"
 """Where the files lie that pyinfra executes."""
-CHECKOUT = _CHECKOUT
-STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
+STATES = CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
 RESERVED = frozenset({"audit"})
 """Names that no node may have: a file beside those of nodes has it (reprovision/ledger.py)."""
 SITE, INVENTORIES = "B200_SITE", "inventories"
@@ -45,7 +44,10 @@ def site() -> Path | None:
 
 def home() -> Path:
     """The directory that relative places of an inventory are in; raises NoSite."""
-    if (found := site()) is None:
+    found = site()
+    if found is not None and not found.is_dir():
+        raise NoSite(f"{SITE} names {found}, which is no directory")
+    if found is None:
         raise NoSite(
             f"no site here: {Path.cwd()} is below no directory with {INVENTORIES}/; go to your "
             f"site, or name it in {SITE}"
@@ -56,7 +58,8 @@ def home() -> Path:
 def site_of(inventory: Path) -> Path:
     """The site that an inventory's file belongs to."""
     folder = inventory.absolute().parent
-    return folder.parent if folder.name == INVENTORIES else folder
+    above = (each.parent for each in (folder, *folder.parents) if each.name == INVENTORIES)
+    return next(above, folder)
 
 
 def safe_name(name: str) -> str:

@@ -208,14 +208,14 @@ class Remote:
         try:
             self.host.connect(show_errors=False, raise_exceptions=True)
         except (ConnectError, *_LOST) as error:
-            raise RemoteError(f"not reached: {connection_fault.told(error)}") from None
+            raise RemoteError(f"not reached: {connection_fault.describe(error)}") from None
 
     def connect_fresh(self) -> None:
         """A connection that is new to the node's firewall; RemoteError when there can be none."""
         try:
             self.reconnect()
         except (ConnectError, *_LOST) as error:
-            raise RemoteError(f"no new connection: {connection_fault.told(error)}") from None
+            raise RemoteError(f"no new connection: {connection_fault.describe(error)}") from None
 
     def _bounded(self, most_bytes: int) -> tuple[Callable[..., Any], BoundedClient | None]:
         """How pyinfra runs a command here, and what bounds its output; other than SSH has none."""

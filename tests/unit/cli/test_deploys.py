@@ -15,6 +15,7 @@ from b200kit import cli
 from b200kit.cli import deploys
 from b200kit.cli.command import USAGE
 from b200kit.cli.entry_run import EntryRun
+from b200kit.node.lib.documents import Malformed
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress
 from b200kit.run import console, places
 
@@ -107,6 +108,36 @@ def test_options_of_an_endpoint_go_with_a_url(
     (inventories / "prod.py").touch()
     assert cli.main(words) == USAGE
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_waves_are_not_begun_where_nobody_can_be_asked(
+    inventories: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (inventories / "prod.py").write_text("nodes = []\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    ran: list[bool] = []
+
+    def go(_: EntryRun, *, dry: bool = False) -> int:
+        ran.append(dry)
+        return 0
+
+    monkeypatch.setattr(EntryRun, "go", go)
+    assert cli.main(["rollout"]) == USAGE
+    assert (ran, capsys.readouterr().err.count("\n")) == ([], 1)
+    assert [cli.main(["rollout", "-y"]), cli.main(["rollout", "--dry-run"])] == [0, 0]
+    assert ran == [False, True]
+
+
+def test_a_run_is_waited_for_however_reading_its_progress_ends(
+    inventories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = tmp_path / "over"
+    act = "import os, time; os.write(int(os.environ['B200_FRONT']), b'nonsense\\n'); "
+    act += f"time.sleep(1); open({str(over)!r}, 'w').close()"
+    monkeypatch.setattr("b200kit.cli.entry_run._PYINFRA", ("-c", act))
+    with pytest.raises(Malformed):
+        EntryRun(inventories / "prod.py", "b200.py").go()
+    assert over.exists()
 
 
 MESSAGES: list[dict[str, Any]] = [

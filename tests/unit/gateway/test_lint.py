@@ -55,6 +55,9 @@ def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
         ("retries 3", "option http-server-close"),
         ("option http-buffer-request", "# gone"),
         ("retries 3", "compression algo gzip"),
+        ("retries 3", "acl odd path -m reg ^/odd"),
+        ("retries 3", "acl odd path_reg ^/odd"),
+        ("retries 3", "http-request set-path %[path,regsub(a,b)]"),
     ],
 )
 def test_line_that_ruins_streams_is_told_with_its_reason(config: str, old: str, new: str) -> None:

@@ -81,7 +81,7 @@ def failing(number: int) -> ConnectError:
     [(errno.ECONNREFUSED, "connection-refused"), (errno.EHOSTUNREACH, "no-answer")],
 )
 def test_reason_that_paramiko_keeps_to_itself_is_told(number: int, code: str) -> None:
-    assert connection_fault.code_of(connection_fault.told(failing(number))) == code
+    assert connection_fault.code_of(connection_fault.describe(failing(number))) == code
 
 
 @pytest.mark.parametrize(

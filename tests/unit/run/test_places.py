@@ -26,8 +26,14 @@ def test_site_is_found_upwards(site: Path) -> None:
 
 
 def test_site_that_is_named_goes_first(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(places.SITE, "/srv/other")
-    assert places.home() == Path("/srv/other")
+    monkeypatch.setenv(places.SITE, str(site.parent))
+    assert places.home() == site.parent
+
+
+def test_site_that_is_named_must_be_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(places.SITE, str(site / "mistyped"))
+    with pytest.raises(places.NoSite, match="mistyped"):
+        places.home()
 
 
 def test_no_site_is_an_error_and_no_empty_answer(
@@ -41,7 +47,8 @@ def test_no_site_is_an_error_and_no_empty_answer(
 
 
 @pytest.mark.parametrize(
-    ("inventory", "site"), [("a/inventories/x.py", "/w/a"), ("b/x.py", "/w/b")]
+    ("inventory", "site"),
+    [("a/inventories/x.py", "/w/a"), ("a/inventories/lab/x.py", "/w/a"), ("b/x.py", "/w/b")],
 )
 def test_a_run_belongs_to_the_site_of_its_inventory(inventory: str, site: str) -> None:
     assert places.site_of(Path("/w") / inventory) == Path(site)

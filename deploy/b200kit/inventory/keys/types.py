@@ -134,7 +134,7 @@ def _each_once(listed: tuple[Any, ...]) -> tuple[Any, ...]:
 class OrReference:
     """The text of a URL, or a reference to where it is a secret (`SecretRef | str`).
 
-    What is wrong with a text is told without it: it may be the secret.
+    A problem with the text does not quote it: it may be the secret.
     """
 
     def __init__(self, pattern: str, expected: str) -> None:

@@ -64,7 +64,6 @@ class _NodeLine:
     stage: str = ""
     text: str = ""
     since: float = field(default_factory=time.monotonic)
-    ended: bool = False
 
 
 class LiveProgress:

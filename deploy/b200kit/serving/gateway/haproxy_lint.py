@@ -33,6 +33,10 @@ _FORBIDDEN = {
     "option http-server-close": "a connection is made for every request: P99 of TTFT 137 ms",
     "option httpclose": "a connection is made for every request",
     "compression .*": "chunks are held back to be compressed",
+    ".*(-m reg|_reg\\b|\\bregsub\\b).*": (
+        "it is compiled to machine code, which the unit's MemoryDenyWriteExecute= forbids: HAProxy "
+        "neither starts nor reloads"
+    ),
     "option forceclose": "streams are cut",
     "retry-on .*(empty-response|response-timeout|all-retryable-errors|5[0-9][0-9]).*": (
         "a request that ends its server is sent to the next one"
