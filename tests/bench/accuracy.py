@@ -26,6 +26,8 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import RequestRecord, Run, connect_delay, schedule_delay, summary
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.latency.document import bench_figures
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.serving import Objective
 from tests.unit.node.client.scores import Score, even
 
@@ -101,6 +103,7 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
     gaps = [gap for _, more in pairs for gap in more]
     health, named = watch.health(), [(str(i), record) for i, record in enumerate(records)]
     late = [value * 1000 for value in seen["late"]]
+    truth = tuple(as_sent(plays[r], record) for r, record in named)
     return {
         "ttft_error_ms": {p: percentile(ttfts, p) for p in (50, 99)},
         "gap_error_ms": {p: percentile(gaps, p) for p in (50, 99)},
@@ -109,13 +112,13 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
         "wall_ms": health.wall_ms,
         "streams": concurrency(records),
         "samples": [len(ttfts), len(gaps)],
-        "schedule_delay_ms": schedule_delay(records),
-        "connect_ms": connect_delay(records),
+        "schedule_delay_ms": unstructure(schedule_delay(records)),
+        "connect_ms": unstructure(connect_delay(records)),
         "failed": len(Run(tuple(records)).errors),
         "starved": health.starved(ClientLimits()),
-        "client": health.document(ClientLimits()),
-        "summary": summary(Run(tuple(records)), GOAL),
-        "truth": summary(Run(tuple(as_sent(plays[r], record) for r, record in named)), GOAL),
+        "client": unstructure(health.figures(ClientLimits(), "")),
+        "summary": bench_figures(summary(Run(tuple(records)), GOAL)),
+        "truth": bench_figures(summary(Run(truth), GOAL)),
     }
 
 

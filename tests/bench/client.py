@@ -111,5 +111,5 @@ def smoke(url: str, *more: str) -> dict[str, Any]:
             cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert file.exists(), done.stderr
-        document: dict[str, Any] = json.loads(file.read_text())
+        document: dict[str, Any] = json.loads(file.read_text())["smoke"]
         return document

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock as patching
 
-from b200kit.node.latency import gateway_cpu_wait as gateway_wait
+from b200kit.node.latency import gateway_counters
 from b200kit.node.serving.gateway.haproxy import UNIT
 from tests.bench.figures import show
 from tests.unit.gateway.mock import ITL_MS
@@ -62,10 +62,10 @@ def medians(*urls: str) -> list[float]:
 def waiting() -> None:
     """Of three processes that want one CPU, each waits two thirds of the time."""
     with crowd(3) as pids, gateway_of(*pids[:2]):
-        before, start = gateway_wait.delays_ms(), time.perf_counter()
+        before, start = gateway_counters.delays_ms(), time.perf_counter()
         time.sleep(WATCHED_S)
-        after, wall_ms = gateway_wait.delays_ms(), (time.perf_counter() - start) * 1000
-        show("threads that share a CPU", share=gateway_wait.share(before, after, wall_ms))
+        after, wall_ms = gateway_counters.delays_ms(), (time.perf_counter() - start) * 1000
+        show("threads that share a CPU", share=gateway_counters.share(before, after, wall_ms))
 
 
 @contextlib.contextmanager
@@ -73,8 +73,10 @@ def gateway_of(*pids: int) -> Iterator[None]:
     """The gateway's unit holds these processes."""
     found = {UNIT: {"ControlGroup": "/gateway"}}
     with (
-        patching.patch.object(gateway_wait, "units", lambda names: {n: found[n] for n in names}),
-        patching.patch.object(gateway_wait, "members", lambda _: [*pids]),
+        patching.patch.object(
+            gateway_counters, "units", lambda names: {n: found[n] for n in names}
+        ),
+        patching.patch.object(gateway_counters, "members", lambda _: [*pids]),
     ):
         yield
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.latency import vllm_bench_command
+from b200kit.node.latency import vllm_bench
 from tests.bench import wire
 from tests.bench.sent import METRICS, Document, Sent, beyond, median, sent
 from tests.e2e.driving import ROOT
@@ -67,14 +67,14 @@ class Pair:
 
     def bench(self, url: str) -> list[str]:
         """vLLM's as the tuner runs it, real-time as ours is, with every request in the result."""
-        ask = vllm_bench_command.Ask(
+        ask = vllm_bench.Ask(
             url, MODEL, self.model, RATE, REQUESTS, PROMPT - TEMPLATE, TOKENS,
             secrets.randbelow(1 << 31), f"bench-{secrets.token_hex(6)}",
             {"ttft_ms": 100, "tpot_ms": 100}, self.out,
         )  # fmt: skip
         around = ["HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONUNBUFFERED=1"]
         run = ["chrt", "-R", "-r", "1", f"{self.engine}/bin/vllm", "bench", "serve"]
-        words = [*vllm_bench_command.arguments(ask, self.source), "--save-detailed"]
+        words = [*vllm_bench.arguments(ask, self.source), "--save-detailed"]
         return [*self.theirs, "env", *around, f"OPENAI_API_KEY={self.key}", *run, *words]
 
     def both(self, port: int, notes: Path) -> Seen:
@@ -151,7 +151,7 @@ def table(seen: Seen) -> str:
     rows = ["ms    " + " ".join(f"{head:>11}" for head in heads)]
     for metric in METRICS:
         message = [value for pair in (ours, theirs) for value in _told(*pair, metric)]
-        mean = seen.ours["server"].get(f"{metric}_mean_ms")
+        mean = seen.ours["smoke"]["server"].get(f"{metric}_mean_ms")
         message.append(f"{mean:.2f}" if isinstance(mean, float) else "-")
         rows.append(f"{metric:<5} " + " ".join(f"{value:>11}" for value in message))
     return "\n".join([*rows, f"n     {len(ours[0])} and {len(theirs[0])}"])
@@ -164,7 +164,7 @@ def _told(client: Sequence[Sent], passed: Sequence[Sent], metric: str) -> list[s
 
 def wire_pairs(seen: Seen) -> list[tuple[list[Sent], list[Sent]]]:
     """Either client's requests, and the same ones on the wire; what went before is left out."""
-    clients = [sent(seen.ours), sent(seen.theirs)]
-    assert all(clients), (seen.ours["reasons"], seen.theirs["failed"])
+    clients = [sent(seen.ours["bench"]), sent(seen.theirs)]
+    assert all(clients), (seen.ours["smoke"]["reasons"], seen.theirs["failed"])
     pairs = zip(clients, seen.wires, strict=True)
     return [(client, passed[-len(client) :]) for client, passed in pairs]

@@ -75,9 +75,9 @@ def _show_agreement(seen: Seen) -> None:
     for metric in METRICS:
         added = [statistics.median(beyond(*side, metric)) for side in (ours, theirs)]
         show(metric, ours_add_ms=added[0], theirs_add_ms=added[1])
-    server = seen.ours["server"]
+    server = seen.ours["smoke"]["server"]
     for metric in ("ttft", "itl"):
-        both = [mean(sent(found), metric) for found in (seen.ours, seen.theirs)]
+        both = [mean(sent(found), metric) for found in (seen.ours["bench"], seen.theirs)]
         show(f"{metric} mean", server_ms=server[f"{metric}_mean_ms"], clients_ms=both)
-    failed = [seen.ours["failed"], seen.theirs["failed"]]
+    failed = [seen.ours["bench"]["failed"], seen.theirs["failed"]]
     show("requests", ours=len(ours[0]), theirs=len(theirs[0]), failed=failed)

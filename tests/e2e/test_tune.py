@@ -11,11 +11,12 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from b200kit.tuning import fragment, store
+from b200kit.records import tuning as store
+from b200kit.records.tuning import AnyLine, CellLine
+from b200kit.tuning import fragment
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
@@ -41,7 +42,7 @@ def serves(outcome: Outcome) -> None:
 
 
 @pytest.fixture(scope="module")
-def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
+def killed(live: Live, folder: Path) -> list[AnyLine]:
     """The lines of a tuning that was killed as soon as it reported the second layout's cell."""
     live(1)
     serves(deploy())
@@ -62,7 +63,7 @@ def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def resumed(killed: list[dict[str, Any]], folder: Path) -> Outcome:
+def resumed(killed: list[AnyLine], folder: Path) -> Outcome:
     """The same tuning, run again to its end."""
     assert len(on(NODE, "ls /etc/vllm").split()) == 4, "it was killed on the second layout"
     outcome = deploy("tune.py", *ASKED, B200_TUNING=str(folder))
@@ -71,14 +72,14 @@ def resumed(killed: list[dict[str, Any]], folder: Path) -> Outcome:
 
 
 def test_each_cell_is_measured_once_whatever_killed_the_run(
-    killed: list[dict[str, Any]], resumed: Outcome, folder: Path
+    killed: list[AnyLine], resumed: Outcome, folder: Path
 ) -> None:
     """A cell whose client starved on a busy machine is failed, and measured again; none else is."""
     lines = store.read(folder, NODE)
     assert lines[: len(killed)] == killed
-    done = [_named(line) for line in lines if line.get("cell", {}).get("status") == "done"]
+    done = [_named(line) for line in cells(lines) if line.cell.status == "done"]
     assert len(done) == len(set(done))
-    before = [_named(line) for line in killed if line["kind"] == "cell"]
+    before = list(map(_named, cells(killed)))
     assert before[0] == (4, 8)
     assert before[-1] == (2, 8)
     found = resumed.host(NODE)["tuning"]
@@ -86,15 +87,20 @@ def test_each_cell_is_measured_once_whatever_killed_the_run(
     assert all("unmeasured" in cell["bench"] for cell in found["cells"])
 
 
-def _named(line: dict[str, Any]) -> tuple[int, float]:
-    return line["cell"]["layout"]["tensor_parallel"], line["cell"]["rate"]
+def cells(lines: list[AnyLine]) -> list[CellLine]:
+    """Those of them that are cells."""
+    return [line for line in lines if isinstance(line, CellLine)]
+
+
+def _named(line: CellLine) -> tuple[int, float | None]:
+    return line.cell.layout.tensor_parallel, line.cell.rate
 
 
 def test_choice_is_written_and_the_node_is_as_its_inventory_says(resumed: Outcome) -> None:
     assert resumed.directory is not None
     text = (resumed.directory / f"{NODE}.layout.py").read_text()
     layout = resumed.host(NODE)["tuning"]["chosen"]["layout"]
-    assert fragment.values(text) == {k: v for k, v in layout.items() if k != "name"}
+    assert fragment.values(text) == {k: v for k, v in layout.items() if k != "names"}
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
     again = deploy().host(NODE)["stages"]
     assert [stage["name"] for stage in again if stage["changes"] and stage["name"] != "smoke"] == []

@@ -28,7 +28,7 @@ from b200kit.node.packages import candidates
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import out_of_service, proofs, settings
-from tests.unit import states
+from tests.unit import smoke_results, states
 
 State = dict[str, Any]
 Answer = tuple[bool, str]
@@ -521,21 +521,15 @@ class Machine:
 
 
 def measured() -> State:
-    """A smoke result that passes."""
-    medians = {
-        f"p{share}_{name}_ms": 1.0 * share
+    """A smoke test that passes; what would let it into a record is not in it."""
+    changes: State = {
+        f"main.{name}.p{share}_ms": 1.0 * share
         for share in (50, 95)
         for name in ("ttft", "itl", "tpot", "e2el")
     }
-    return {
-        "schema": "b200kit/smoke/1",
-        "verdict": "pass",
-        "reasons": [],
-        "taken_at": timestamp.text(datetime.now(UTC)),
-        "completed": 60,
-        "conditions": {"stand_in": False},
-        **medians,
-    }
+    unknown = {"conditions.engine": None, "conditions.isl_measured": None}
+    now = {"taken_at": timestamp.text(datetime.now(UTC)), "conditions.stand_in": False}
+    return smoke_results.document({**changes, **unknown, **now})
 
 
 def copied(document: Any) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from b200kit.node.client.correctness import CorrectnessResult
+from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.lib.documents import to_bytes
 from tests.fake.fleet import Fleet
@@ -14,8 +17,10 @@ from tests.messages import assert_message
 from tests.unit.node.client.golden_answers import answers
 
 DRAINED = "vllm0  DRAIN  0 requests\nvllm1  DRAIN  0 requests\n"
-RIGHT = (True, json.dumps({"ok": True, "problems": []}))
-WRONG = (False, json.dumps({"ok": False, "problems": ["answers otherwise than the reference"]}))
+FOUND = CorrectnessResult((), Scale(), same_text=True, engine_version=None)
+OTHER = replace(FOUND, problems=("answers otherwise than the reference",))
+RIGHT = (True, to_bytes(FOUND).decode())
+WRONG = (False, to_bytes(OTHER).decode())
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.records import comparison, store
+from b200kit.records.comparison import AgainstRecord
 from b200kit.records.entries import Acceptance, Record, RecordError
 from b200kit.records.statistics import ComparisonOutcome
 from b200kit.report.terminal import records as shown
@@ -102,21 +103,21 @@ def compare(node: str | None, other: str | None, as_json: bool, last: int, recor
         reference = _read(records, other) if other else None
         found = {name: comparison.against(r, last, reference) for name, r in known.items()}
     page = _page()
-    for name, document in found.items():
-        shown.comparison(page, name, document)
-    console.document(found) if as_json else console.out(*page.found, colour=True)
+    for name, compared in found.items():
+        shown.comparison(page, name, compared)
+    console.document(unstructure(found)) if as_json else console.out(*page.found, colour=True)
     _notes(known)
-    return max((_exit_code(document) for document in found.values()), key=(0, 2, 1).index)
+    return max(map(_exit_code, found.values()), key=(0, 2, 1).index)
 
 
 def _page() -> Lines:
     return Lines(console.width(), console.coloured())
 
 
-def _exit_code(document: dict[str, object]) -> int:
-    if document["outcome"] == ComparisonOutcome.UNCLEAR.value:
+def _exit_code(compared: AgainstRecord) -> int:
+    if compared.outcome is ComparisonOutcome.UNCLEAR:
         return UNKNOWN
-    return REFUSED if document["slower"] else SHOWN
+    return REFUSED if compared.slower else SHOWN
 
 
 def _records(folder: Path, node: str | None) -> dict[str, Record]:

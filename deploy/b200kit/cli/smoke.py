@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import os
 import platform
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import click
 from click.core import ParameterSource
@@ -21,7 +22,6 @@ from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
-from b200kit.cli.smoke_answers import Answers, reference_in
 from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
@@ -29,47 +29,44 @@ from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Run
+from b200kit.node.client.golden import reference
+from b200kit.node.client.golden.ask import Replies, ask, ask_words
+from b200kit.node.client.golden.compare import Likeness, compare
+from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.low_load import ROUNDS
-from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.client.smoke_result import SmokeConditions, SmokeResult
+from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
 from b200kit.node.latency import document as smoke_document
+from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.load_run import Volley
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.serving import Objective
 from b200kit.run import console
 
 RATE = 4.0
 PATH = "url"
-STATUS = {"pass": 0, "fail": 1}
 
 
-@dataclasses.dataclass(frozen=True)
-class SmokeOptions:
-    """What the command line requests."""
+@dataclass(frozen=True)
+class EndpointResult:
+    """What was measured of a URL; its answers in words, and what was wrong with them.
+
+    bench: as `vllm bench serve --save-detailed` says the same.
+    """
+
+    schema: ClassVar[str] = "b200kit/endpoint/1"
 
     url: str
-    model: str
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    rate: float | None
-    concurrency: int | None
-    arrival: str
-    prompts: str
-    prefix_share: float
-    prefix_requests: int
-    turns: int
-    seed: int | None
-    goodput: str
-    share: float
-    key_file: str | None
-    cpus: str | None
-    reference: str | None
-    keep: str | None
-    json: str | None
+    client_host: str
+    answers: str
+    wrong_answers: tuple[str, ...]
+    smoke: SmokeResult
+    bench: Mapping[str, object]
 
 
-@dataclasses.dataclass
+@dataclass
 class SmokeProbe:
     """One run against one URL: what is requested, and its results so far."""
 
@@ -82,7 +79,7 @@ class SmokeProbe:
     answers: Answers
     correctness: CorrectnessResult | None = None
     run: Run | None = None
-    delta: engine_metrics.Delta = dataclasses.field(
+    delta: engine_metrics.Delta = field(
         default_factory=lambda: engine_metrics.Delta({}, {}, "no load was sent")
     )
 
@@ -97,10 +94,8 @@ class SmokeProbe:
         await self.answers.ask(self.endpoint, self.correctness.ignores_eos)
         if self.answers.problems:
             return
-        volley = dataclasses.replace(
-            volley,
-            scale=self.correctness.scale,
-            ignore_eos=self.correctness.ignores_eos,
+        volley = replace(
+            volley, scale=self.correctness.scale, ignore_eos=self.correctness.ignores_eos
         )
         self.volley = volley = await volley.scaled(self.endpoint)
         await volley.settle(self.endpoint, PATH)
@@ -113,51 +108,52 @@ class SmokeProbe:
             [before], [await engine_metrics.scrape(self.endpoint)]
         )
 
-    def document(self) -> dict[str, Any]:
-        """The smoke document, with one entry a request besides."""
+    def result(self) -> EndpointResult:
+        """What came of it."""
         arrival, now = self.volley.arrival, datetime.now(UTC)
-        found = smoke_document.SmokeRun(
-            taken_at=timestamp.text(now),
-            paths={} if self.run is None else {PATH: self.run},
-            objective=self.objective,
-            health=self.watch.health(),
-            limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
-            correctness=self._problems(),
-            server=self.delta.document(),
-            gateway_limit_ms=0.0,
-            request_rate=None if arrival.concurrency else arrival.rate,
-            cpus=self.cpus,
-            conditions=self._conditions(),
+        run, correctness = self.run or Run(()), self.correctness
+        smoke = smoke_document.result(
+            SmokeRun(
+                taken_at=timestamp.text(now),
+                path=PATH,
+                paths={} if self.run is None else {PATH: run},
+                objective=self.objective,
+                health=self.watch.health(),
+                limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
+                correctness=self._problems(),
+                server=self.delta.figures(),
+                gateway_limit_ms=0.0,
+                cpus=self.cpus,
+                load=self.volley.load(),
+                conditions=SmokeConditions(
+                    model=self.volley.model,
+                    engine_version=correctness.engine_version if correctness else None,
+                    requests=self.requests,
+                    objective=self.objective,
+                    same_text=correctness.same_text if correctness else None,
+                    isl_measured=None,
+                    osl_measured=None,
+                ),
+            )
         )
         names = {
             "date": now.strftime("%Y%m%d-%H%M%S"),
             "backend": "openai-chat",
             "endpoint_type": "openai-chat",
             "model_id": self.volley.model,
+            "request_rate": smoke.load.rate or "inf",
             "burstiness": None if arrival.even or arrival.concurrency else 1.0,
             "max_concurrency": arrival.concurrency,
         }
-        each = smoke_document.requests(self.run or Run(()))
-        document = smoke_document.document(found) | {"golden": self.answers.document()}
-        return {**names, **document, **each}
+        figures = smoke_document.bench_figures(smoke.main)
+        bench = {**names, **figures, **smoke_document.requests(run)}
+        said, wrong = self.answers.outcome, self.answers.problems
+        return EndpointResult(self.endpoint.url, platform.node(), said, wrong, smoke, bench)
 
     def _problems(self) -> tuple[str, ...]:
         if self.correctness is None:
             return ("the correctness check did not run",)
         return (*self.correctness.problems, *self.answers.problems)
-
-    def _conditions(self) -> dict[str, object]:
-        correctness = self.correctness
-        return {
-            "url": self.endpoint.url,
-            "model": self.volley.model,
-            "engine_version": correctness.engine_version if correctness else None,
-            **self.volley.conditions(),
-            "requests": self.requests,
-            "objective": dataclasses.asdict(self.objective),
-            "same_text": correctness.same_text if correctness else None,
-            "client_host": platform.node(),
-        }
 
 
 @click.command(
@@ -232,7 +228,7 @@ def command(
         raise click.UsageError("a URL goes alone, without nodes, -i, -K and -v")
     if not given["model"]:
         raise click.UsageError("--model is not given: the name that the endpoint serves it by")
-    options = SmokeOptions(url=url, **given)
+    options = SimpleNamespace(url=url, **given)
     try:
         probe = _probe(options)
     except ValueError as error:
@@ -242,14 +238,16 @@ def command(
         asyncio.run(probe.go())
     except KeyboardInterrupt:
         raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
-    document = probe.document()
+    found = probe.result()
     if options.keep and not probe.answers.keep(options.keep, probe.endpoint.url):
         console.err(f"b200 smoke: --keep {options.keep}: not written: {probe.answers.outcome}")
-    if options.json:
-        _write(document, options.json)
+    if options.json == "-":
+        console.document(unstructure(found))
+    elif options.json:
+        Path(options.json).write_text(json.dumps(unstructure(found)) + "\n")
     if options.json != "-":
-        console.out(*smoke_text.lines(document, probe.endpoint.url))
-    return STATUS.get(str(document["verdict"]), 2)
+        console.out(*smoke_text.lines(found.smoke, found.url, found.answers))
+    return STATUS[found.smoke.verdict]
 
 
 def _refuse_options_of_endpoints(context: click.Context, names: Iterable[str]) -> None:
@@ -258,13 +256,6 @@ def _refuse_options_of_endpoints(context: click.Context, names: Iterable[str]) -
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} goes with a URL; nodes: see `smoke` of the inventory")
-
-
-def _write(document: dict[str, Any], file: str) -> None:
-    if file == "-":
-        console.document(document)
-    else:
-        Path(file).write_text(json.dumps(document) + "\n")
 
 
 def _foresight(probe: SmokeProbe) -> str:
@@ -276,7 +267,7 @@ def _foresight(probe: SmokeProbe) -> str:
     return f"{probe.requests} requests in about {seconds:.0f} s, up to {ROUNDS} times if undecided"
 
 
-def _probe(options: SmokeOptions) -> SmokeProbe:
+def _probe(options: SimpleNamespace) -> SmokeProbe:
     """The requested run, checked before anything is sent. Raises UsageError or ValueError."""
     for name in ("requests", "rate", "input_tokens", "output_tokens", "concurrency"):
         value = getattr(options, name)
@@ -303,7 +294,7 @@ def _probe(options: SmokeOptions) -> SmokeProbe:
     return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
-def _dataset(options: SmokeOptions) -> Dataset:
+def _dataset(options: SimpleNamespace) -> Dataset:
     """What is sent. Raises UsageError, or ValueError."""
     try:
         source = dataset.source(options.prompts)
@@ -328,3 +319,68 @@ def _writable(option: str, file: str | None) -> None:
     """Refuse it before the run, not after it."""
     if file and file != "-" and not os.access(Path(file).parent, os.W_OK | os.X_OK):
         raise click.UsageError(f"{option} {file}: its directory cannot be written")
+
+
+TOKENS = 32
+
+
+@dataclass
+class Answers:
+    """What an endpoint says to the golden prompts. reference: what it should say, if known."""
+
+    model: str
+    salt: str
+    reference: Reference | None = None
+    said: Replies = field(default_factory=Replies)
+    problems: tuple[str, ...] = ()
+    outcome: str = "no golden prompt was sent"
+
+    @property
+    def _tokens(self) -> int:
+        return self.reference.tokens if self.reference else TOKENS
+
+    async def ask(self, endpoint: Endpoint, ignore_eos: bool) -> None:
+        """Twice, and judge them; once where the endpoint gives nothing to compare."""
+        to = (endpoint, self.model, self._tokens)
+        self.said = await ask(*to, self.salt, ignore_eos=ignore_eos)
+        if self.said.unmeasured:
+            words = await ask_words(*to, self.salt, ignore_eos=ignore_eos)
+            self.problems = tuple(reference.problems(words, None))
+            self.outcome = f"not compared: {self.said.unmeasured}"
+            if self.reference and not self.problems:
+                self.problems = (f"the reference cannot be compared with: {self.said.unmeasured}",)
+            return
+        again = await ask(*to, f"{self.salt}-again", ignore_eos=ignore_eos)
+        self.problems = (*reference.problems(self.said, self.reference), *self._apart(again))
+        self.outcome = "wrong" if self.problems else self._sound()
+
+    def _apart(self, again: Replies) -> list[str]:
+        """Why the second answers are others than the first ones."""
+        if self.said.error:
+            return []
+        if again.error or again.unmeasured:
+            return [again.error or again.unmeasured]
+        found = compare(again.answers, self.said.answers)
+        different = found.outcome is Likeness.DIFFERENT
+        return [f"asked twice, it answers otherwise: {found.why}"] if different else []
+
+    def _sound(self) -> str:
+        if self.reference:
+            return f"as the reference of {self.reference.of}, twice"
+        return "twice alike; no reference to compare with"
+
+    def keep(self, file: str, url: str) -> bool:
+        """Write them as a reference, if they are sound. Raises OSError."""
+        if self.problems or not self.said.answers:
+            return False
+        found = Reference(self.said.answers, self._tokens, f"{url}, {timestamp.now()}")
+        Path(file).write_bytes(documents.to_bytes(found))
+        return True
+
+
+def reference_in(file: str | None) -> Reference | None:
+    """What the answers must be, where a file says so. Raises ValueError for one that does not."""
+    try:
+        return documents.load(Reference, Path(file)) if file else None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--reference {error}") from None

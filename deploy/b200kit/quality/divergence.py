@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 from b200kit.node.client.golden.answer import Answer, Token
-from b200kit.node.client.proportion import proportion
-from b200kit.records import student_t
+from b200kit.node.client.percentiles import proportion
+from b200kit.records import statistics
 from b200kit.records.entries import Divergence
 
 CONFIDENCE = 0.95
@@ -75,7 +75,7 @@ def _mean(prompts: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     mean, many = total / places, len(prompts)
     off = math.fsum((math.fsum(one) - mean * len(one)) ** 2 for one in prompts)
     error = math.sqrt(off * many / (many - 1)) / places
-    wide = student_t.quantile(CONFIDENCE, many - 1) * error
+    wide = statistics.quantile(CONFIDENCE, many - 1) * error
     return max(0.0, mean - wide), mean, mean + wide
 
 

@@ -7,28 +7,101 @@ same system, so that runs from before and after an upgrade are never taken for o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from b200kit.node.lib.documents import unstructure
+from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.records import conditions
-from b200kit.records.conditions_fields import Role
+from b200kit.records.conditions import Role, RunConditions
 from b200kit.records.entries import Acceptance, Record, RecordError, counts, measured, medians
 from b200kit.records.entries import MeasuredRun as Run
-from b200kit.records.groups import ASSUMED, DAYS, LEAST
-from b200kit.records.metrics import METRICS, is_of_replica, of_replicas, words
 from b200kit.records.statistics import (
+    ASSUMED,
+    DAYS,
+    LEAST,
+    METRICS,
     Comparison,
     ComparisonOutcome,
     compare,
     expected,
+    is_of_replica,
+    of_replicas,
     slower,
+    words,
 )
 
-SCHEMA = "b200kit/against-the-record/1"
 NEWEST = 10
 """Newer runs that are compared; enough to find 10 % on days that differ by 3 % (simulated)."""
 _NAMED = 4
 """Of the medians that are slower, the worst are named."""
+
+
+@dataclass(frozen=True)
+class RunSpan:
+    """Runs that were compared: how many, on how many days, the first and the last, their ids."""
+
+    count: int
+    days: int
+    first: str | None
+    last: str | None
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MedianAtTp:
+    """The median TPOT at a tensor parallelism, over so many runs."""
+
+    tp: int
+    tpot_ms: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run: its medians in ms, whether it is accepted, why it counts nowhere ("" where it counts).
+
+    changes: what is different in its system from the run before.
+    """
+
+    id: str
+    at: str
+    medians: Mapping[str, float]
+    baseline: bool
+    not_counted: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The runs of the newest run's load, oldest first; omitted and other_load count the others."""
+
+    runs: tuple[ShownRun, ...] = ()
+    omitted: int = 0
+    other_load: int = 0
+    stand_in: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstRecord(Comparison):
+    """A node's newest runs against its baseline; timeline to damage are there at the end of a run.
+
+    changed: what differs in their conditions; uncompared: what may, unseen. hint: the newest run
+    alone against what the baseline predicts. conditions: of the newest run. damage: what is wrong
+    with the file.
+    """
+
+    schema: ClassVar[str] = "b200kit/against-the-record/2"
+
+    baseline: AcceptedBy | None
+    accepted: RunSpan
+    newer: RunSpan
+    changed: tuple[str, ...]
+    uncompared: tuple[str, ...]
+    hint: Mapping[str, Predicted]
+    timeline: Timeline = Timeline()
+    conditions: RunConditions | None = None
+    by_tp: tuple[MedianAtTp, ...] = ()
+    damage: tuple[str, ...] = ()
 
 
 def countable(runs: Sequence[Run]) -> list[Run]:
@@ -71,8 +144,7 @@ def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) ->
         if counts(run):
             raise RecordError(f"run {run.id} cannot be a baseline: {counts(run)}")
     other = next(
-        (r for r in runs if conditions.load_differences(runs[0].conditions, r.conditions)),
-        None,
+        (r for r in runs if conditions.load_differences(runs[0].conditions, r.conditions)), None
     )
     if other:
         change = conditions.load_differences(runs[0].conditions, other.conditions)[0]
@@ -92,11 +164,10 @@ def _named(record: Record, names: Sequence[str]) -> list[Run]:
     return found
 
 
-def against(record: Record, most: int = NEWEST, other: Record | None = None) -> dict[str, Any]:
+def against(record: Record, most: int = NEWEST, other: Record | None = None) -> AgainstRecord:
     """The record's newest runs against its accepted baseline, or against *other*'s newest.
 
-    `outcome` is same, different or unclear, and `why` says it in a line; `changed` are the
-    differences of their conditions, `hint` the newest run alone against what the baseline predicts.
+    Where nothing can be compared it is unclear, and `why` says so.
     """
     newer = latest(record, most)
     if not newer:
@@ -115,7 +186,7 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
     return _document(found, before, newer, accepted)
 
 
-def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
+def compare_to_baseline(record: Record, run: Run) -> BaselineComparison:
     """One new run against the accepted baseline of its load: usual, slower, none or unknown.
 
     Slower is a median, or a replica's own against the others', that lies above what the baseline's
@@ -124,13 +195,16 @@ def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     """
     accepted, before = baseline(record, run)
     if not accepted:
-        return _result("none", _nothing_before(record, [run], None))
+        return BaselineComparison("none", _nothing_before(record, [run], None))
     own, known = measured(run), [measured(r) for r in before]
+    whose = _by_whom(accepted)
     if len(before) < LEAST:
-        return _result("unknown", f"only {len(before)} runs of the baseline are left", accepted)
+        few = f"only {len(before)} runs of the baseline are left"
+        return BaselineComparison("unknown", few, {}, whose)
     missing = [n for m, n in METRICS.items() if not own.has(m) and all(k.has(m) for k in known)]
     if missing:
-        return _result("unknown", f"it has no {', '.join(missing)}, the baseline has", accepted)
+        none = f"it has no {', '.join(missing)}, the baseline has"
+        return BaselineComparison("unknown", none, {}, whose)
     paths = of_replicas(own)
     others = [name for name in of_replicas(known[-1]) if name not in paths]
     groups = [names for names in (tuple(METRICS), paths) if names]
@@ -140,39 +214,25 @@ def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     if not set(paths) <= set(found) or others:
         by += "; not every replica is in both, accept runs of this layout"
     if not worse:
-        return _result("usual", by, accepted, found)
+        return BaselineComparison("usual", by, found, whose)
     changes = conditions.differences(before[-1].conditions, run.conditions)
-    worst = sorted(worse.items(), key=lambda each: each[1]["usual"] / each[1]["value"])[:_NAMED]
+    worst = sorted(worse.items(), key=lambda each: each[1].usual / each[1].value)[:_NAMED]
     why = "; ".join(_slower_text(m, one) for m, one in worst)
     why += f"; and {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
     cause = f"; changed since: {changes[0]}" if changes else ""
-    return _result("slower", f"{why}; {by}{cause}", accepted, found)
+    return BaselineComparison("slower", f"{why}; {by}{cause}", found, whose)
 
 
-def no_baseline(why: str, outcome: str = "none") -> dict[str, Any]:
-    """A run that is compared with no baseline, and why."""
-    return _result(outcome, why)
+def _by_whom(accepted: Acceptance | None) -> AcceptedBy | None:
+    if accepted is None:
+        return None
+    return AcceptedBy(accepted.at, accepted.by, accepted.why, accepted.id)
 
 
-def _result(
-    outcome: str,
-    why: str,
-    accepted: Acceptance | None = None,
-    metrics: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    own = {"outcome": outcome, "why": why, "metrics": dict(metrics or {})}
-    return {**own, "baseline": _by_whom(accepted)}
-
-
-def _by_whom(accepted: Acceptance | None) -> dict[str, str] | None:
-    keys = ("at", "by", "why", "id")
-    return {key: getattr(accepted, key) for key in keys} if accepted else None
-
-
-def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
-    usual = f"{found['low']:.3g} to {found['high']:.3g}"
+def _slower_text(metric: str, found: Predicted) -> str:
+    usual = f"{found.low:.3g} to {found.high:.3g}"
     unit = " times the other replicas'" if is_of_replica(metric) else " ms"
-    return f"{words(metric)} {found['value']:.3g}{unit}, the baseline {usual}"
+    return f"{words(metric)} {found.value:.3g}{unit}, the baseline {usual}"
 
 
 def _accepted_by(accepted: Acceptance, runs: Sequence[Run]) -> str:
@@ -202,37 +262,34 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
 
 def _unclear(
     why: str, newer: Sequence[Run] = (), accepted: Acceptance | None = None
-) -> dict[str, Any]:
+) -> AgainstRecord:
     return _document(Comparison(ComparisonOutcome.UNCLEAR, why), (), newer, accepted)
 
 
 def _document(
-    found: Comparison,
-    before: Sequence[Run],
-    newer: Sequence[Run],
-    accepted: Acceptance | None,
-) -> dict[str, Any]:
+    found: Comparison, before: Sequence[Run], newer: Sequence[Run], accepted: Acceptance | None
+) -> AgainstRecord:
     ends = (before[-1].conditions, newer[-1].conditions) if before and newer else None
     changes = conditions.differences(*ends) if ends else []
-    return {
-        "schema": SCHEMA,
-        **unstructure(found),
-        "baseline": _by_whom(accepted),
-        "runs": {"before": _span(before), "after": _span(newer)},
-        "changed": [{"text": str(change), "role": change.role.value} for change in changes],
-        "uncompared": conditions.uncompared(*ends) if ends else [],
-        "hint": expected([measured(r) for r in before], measured(newer[-1])) if ends else {},
-    }
+    return AgainstRecord(
+        **vars(found),
+        baseline=_by_whom(accepted),
+        accepted=_span(before),
+        newer=_span(newer),
+        changed=tuple(map(str, changes)),
+        uncompared=tuple(conditions.uncompared(*ends)) if ends else (),
+        hint=expected([measured(r) for r in before], measured(newer[-1])) if ends else {},
+    )
 
 
-def _span(runs: Sequence[Run]) -> dict[str, Any]:
+def _span(runs: Sequence[Run]) -> RunSpan:
     """How many runs, from when to when, on how many days: runs of one hour share its conditions."""
     days = {run.at[:10] for run in runs}
-    ends = {"first": runs[0].at, "last": runs[-1].at} if runs else {}
-    return {"count": len(runs), "days": len(days), **ends, "ids": [run.id for run in runs]}
+    first, last = (runs[0].at, runs[-1].at) if runs else (None, None)
+    return RunSpan(len(runs), len(days), first, last, tuple(run.id for run in runs))
 
 
-def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
+def by_tensor_parallel(runs: Sequence[Run], like: Run) -> tuple[MedianAtTp, ...]:
     """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
     groups: dict[int, list[float]] = {}
     most = conditions.value_of(like.conditions, "serving.tp")
@@ -241,4 +298,42 @@ def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
         if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
             groups.setdefault(tp, []).append(tpot)
     middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}
-    return [{"tp": tp, "tpot_ms": middle[tp], "runs": len(groups[tp])} for tp in sorted(groups)]
+    return tuple(MedianAtTp(tp, middle[tp], len(groups[tp])) for tp in sorted(groups))
+
+
+MOST = 60
+"""Newest runs that are shown; the accepted ones stay whatever their age."""
+_MOST_CHANGES = 12
+
+
+def timeline(record: Record, most: int = MOST) -> Timeline:
+    """The runs of a record, at most so many besides the accepted ones."""
+    if not record.runs:
+        return Timeline()
+    newest = record.runs[-1]
+    runs = alike(record.runs, newest, Role.LOAD)
+    accepted = {run.id for run in baseline(record, newest)[1]}
+    shown = [r for i, r in enumerate(runs) if i >= len(runs) - most or r.id in accepted]
+    return Timeline(
+        tuple(_one(run, before, accepted) for before, run in _pairs(shown)),
+        len(runs) - len(shown),
+        len(record.runs) - len(runs),
+        conditions.value_of(newest.conditions, "load.stand_in") is True,
+    )
+
+
+def _pairs(runs: Sequence[Run]) -> list[tuple[Run | None, Run]]:
+    return list(zip([None, *runs[:-1]], runs, strict=True))
+
+
+def _one(run: Run, before: Run | None, accepted: set[str]) -> ShownRun:
+    found = (
+        conditions.differences(before.conditions, run.conditions, (Role.SYSTEM,)) if before else []
+    )
+    changes = [str(change) for change in found[:_MOST_CHANGES]]
+    if len(found) > _MOST_CHANGES:
+        changes.append(f"and {len(found) - _MOST_CHANGES} more")
+    is_accepted, uncounted = run.id in accepted, counts(run)
+    # What a starved client measured is its own.
+    own = {} if uncounted else medians(run)
+    return ShownRun(run.id, run.at, own, is_accepted, uncounted, tuple(changes))

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from b200kit.catalog import shipped
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.view import Unmeasured
 from b200kit.records import comparison, diagnosis, machines, provenance, store
 from b200kit.records import entries as records
+from b200kit.records.comparison import AgainstRecord, timeline
+from b200kit.records.diagnosis import Diagnosed
 from b200kit.records.entries import RecordError
-from b200kit.records.timeline import timeline
 from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 
 _RULES = PACKAGE / "catalog" / "diagnoses.yaml"
+T = TypeVar("T")
 _UNREADABLE = (OSError, RecordError)
 logger = logging.getLogger(__name__)
 
@@ -36,9 +41,14 @@ def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, 
     for name, node in sorted(nodes.items()):
         host = node.to_json()
         _keep_machine(node, host["state"])
-        if node.record.smoke:
-            host["record"] = _guarded(node, partial(_taken, node, run))
-            host["diagnosis"] = _guarded(node, partial(diagnosis.diagnose, host, rules()))
+        if smoke := node.record.smoke:
+            found = _guarded(node, partial(_taken, node, smoke, run))
+            host["record"] = unstructure(found)
+            by_tp = () if isinstance(found, Unmeasured) else found.by_tp
+            of = Diagnosed(smoke, host["state"], host["verdict"], by_tp)
+            host["diagnosis"] = unstructure(
+                _guarded(node, partial(diagnosis.diagnose, of, rules()))
+            )
         yield name, host
 
 
@@ -50,7 +60,7 @@ def _keep_machine(node: Node, observed: Any) -> None:
         node.say("record", f"its UUID and serial number cannot be kept: {error}")
 
 
-def _guarded(node: Node, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _guarded(node: Node, take: Callable[[], T]) -> Unmeasured | T:
     try:
         return take()
     except _UNREADABLE as error:
@@ -60,22 +70,22 @@ def _guarded(node: Node, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         logger.debug("record of %s", node.name, exc_info=True)
         why = f"internal error, {type(error).__name__}: {error}"
     node.say("record", f"this result is not in the record: {why}")
-    return {"unmeasured": f"this result is not in the record: {why}"}
+    return Unmeasured(f"this result is not in the record: {why}")
 
 
-def _taken(node: Node, run: str) -> dict[str, Any]:
+def _taken(node: Node, smoke: SmokeResult, run: str) -> AgainstRecord:
     """Append a result of this run, then hold the record's newest runs against the baseline."""
     folder = store.directory(node.spec.records)
     # A result with an age was measured by an earlier run, which recorded it.
     if node.record.smoke_age_s is None:
-        entry = records.run_entry(provenance.run_conditions(node), node.record.smoke or {}, run)
+        entry = records.run_entry(provenance.run_conditions(node), smoke, run)
         store.append(folder, node.name, entry)
     known = store.read(folder, node.name)
     newest = comparison.latest(known, 1)
-    by_tp = comparison.by_tensor_parallel(known.runs, newest[-1]) if newest else []
-    notes = [*known.torn, *known.damage]
-    found = {
-        "timeline": timeline(known),
-        "conditions": unstructure(known.runs[-1].conditions) if known.runs else None,
-    }
-    return {**comparison.against(known), **found, "by_tp": by_tp, "damage": notes}
+    return replace(
+        comparison.against(known),
+        timeline=timeline(known),
+        conditions=known.runs[-1].conditions if known.runs else None,
+        by_tp=comparison.by_tensor_parallel(known.runs, newest[-1]) if newest else (),
+        damage=(*known.torn, *known.damage),
+    )

@@ -16,19 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.percentiles import carries
-from b200kit.node.lib.documents import NEEDED, understood, unstructure
-from b200kit.node.state.path import known_number
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import NEEDED, Malformed, structure, unstructure
 from b200kit.records.conditions import RunConditions, missing, value_of
-from b200kit.records.metrics import METRICS, REPLICA_METRICS, TAILS, Measured
+from b200kit.records.statistics import METRICS, REPLICA_METRICS, Measured
 from b200kit.run import jsonl
 
-_FIGURES = ("p50", "p95", "p99", "mean", "max")
-_STORED = ("num_prompts", "completed", "failed", "goodput_share", "late_share", "request_goodput",
-           "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
 T = TypeVar("T", bound="Entry")
 
 
@@ -40,7 +37,7 @@ class RecordError(ValueError):
 class Entry:
     """What every entry has. id, previous and digest are its line's; empty until it has one."""
 
-    schema: ClassVar[str] = "b200kit/record/1"
+    schema: ClassVar[str] = "b200kit/record/2"
     derived: ClassVar[tuple[str, ...]] = ("kind",)
     kind: ClassVar[str]
 
@@ -53,12 +50,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class MeasuredRun(Entry):
-    """A run; *run* is the id of the deploy run that measured it."""
+    """A run; *run* is the id of the deploy run that measured it. smoke: without its series."""
 
     kind: ClassVar[str] = "run"
 
     run: str
-    figures: Mapping[str, Any]
+    smoke: SmokeResult
     conditions: RunConditions
 
 
@@ -147,6 +144,7 @@ class QualityComparison(Entry):
 
 
 AnyEntry = MeasuredRun | Acceptance | GoldenWord | Forgetting | QualityComparison
+_KINDS: dict[str, Any] = {one.kind: one for one in get_args(AnyEntry)}
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ class Record:
         return any(_measurement(run) == _measurement(entry) for run in self.runs)
 
 
-def run_entry(run_conditions: RunConditions, smoke: Mapping[str, Any], run: str) -> MeasuredRun:
+def run_entry(run_conditions: RunConditions, smoke: SmokeResult, run: str) -> MeasuredRun:
     """A run's entry.
 
     Raises RecordError, naming the fields, when the run conditions are not complete enough.
@@ -201,25 +199,13 @@ def run_entry(run_conditions: RunConditions, smoke: Mapping[str, Any], run: str)
     if first:
         rest = f"; and {', '.join(line.split(': ')[0] for line in more)}" if more else ""
         raise RecordError(f"its run conditions have no {first}{rest}")
-    figures = {f"{p}_{m}_ms": smoke.get(f"{p}_{m}_ms") for m in METRICS for p in _FIGURES}
-    known = {key: smoke.get(key) for key in _STORED}
     return MeasuredRun(
         str(value_of(run_conditions, "run.node")),
         str(value_of(run_conditions, "run.taken_at")),
         run,
-        {**figures, **known, "replicas": _replicas(smoke)},
+        smoke.without_series(),
         run_conditions,
     )
-
-
-def _replicas(smoke: Mapping[str, Any]) -> dict[str, dict[str, object]]:
-    """The medians of each replica that was asked directly, by path and metric, in ms."""
-    paths = smoke.get("paths")
-    return {
-        name: {metric: summary.get(f"p50_{metric}_ms") for metric in REPLICA_METRICS}
-        for name, summary in (paths.items() if isinstance(paths, Mapping) else ())
-        if name.startswith("direct") and isinstance(summary, Mapping)
-    }
 
 
 def line(entry: AnyEntry, previous: str) -> str:
@@ -233,14 +219,14 @@ def parse(content: bytes) -> Record:
     """Read a record; whatever the bytes are, nothing is raised and no whole entry is lost."""
     entries: list[AnyEntry] = []
     torn, damage, last = [], [], ""
-    kinds: Any = AnyEntry
     for position, value in jsonl.lines(content):
         if value is None:
             torn.append(f"line {position} was torn: its content is lost")
             continue
-        entry: AnyEntry | None = understood(kinds, value)
-        if entry is None:
-            damage.append(f"line {position} is no entry of a record")
+        try:
+            entry: AnyEntry = structure(_KINDS.get(str(value.get("kind")), MeasuredRun), value)
+        except Malformed as error:
+            damage.append(f"line {position} is no entry of a record: {error}")
             continue
         if entry.digest != _digest(value) or entry.id != entry.digest[:10]:
             damage.append(f"line {position} was changed after it was written")
@@ -265,35 +251,30 @@ def _measurement(entry: MeasuredRun) -> tuple[object, ...]:
 
 def medians(entry: MeasuredRun) -> dict[str, float]:
     """The run's median of each metric in ms, those that it has."""
-    found = {m: known_number(entry.figures, f"p50_{m}_ms") for m in METRICS}
-    return {m: value for m, value in found.items() if value and value > 0}
+    found = {metric: entry.smoke.main.latency(metric).p50_ms for metric in METRICS}
+    return {metric: value for metric, value in found.items() if value}
 
 
 def measured(entry: MeasuredRun) -> Measured:
     """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
-    figures: dict[str, float] = medians(entry)
-    n = int(known_number(entry.figures, "completed") or 0)
-    percents = [percent for percent in (95, 99) if carries(n, percent)]
-    others = {
-        **{f"max_{m}": f"max_{m}_ms" for m in METRICS},
-        **{t: f"{t}_ms" for t in TAILS if int(t[1:3]) in percents},
-        "missed": "goodput_share",
-        "late": "late_share",
-    }
-    for name, key in others.items():
-        value = known_number(entry.figures, key)
-        if value is not None:
-            figures[name] = 1 - value if name == "missed" else value
-    return Measured(entry.at[:10], figures | _of_replicas(entry.figures))
+    main = entry.smoke.main
+    carried = {percent: carries(main.completed, percent) for percent in (95, 99)}
+    others = {"missed": 1 - main.goodput_share, "late": main.late_share}
+    for metric in METRICS:
+        latency = main.latency(metric)
+        others[f"max_{metric}"] = latency.max_ms
+        others[f"p95_{metric}"] = latency.p95_ms if carried[95] else None
+        others[f"p99_{metric}"] = latency.p99_ms if carried[99] else None
+    known = {name: value for name, value in others.items() if value is not None}
+    return Measured(entry.at[:10], {**medians(entry), **known, **_of_replicas(entry.smoke)})
 
 
-def _of_replicas(figures: Mapping[str, Any]) -> dict[str, float]:
+def _of_replicas(smoke: SmokeResult) -> dict[str, float]:
     """Each replica's median over the median of the others', by "direct-0 tpot": no day is in it."""
     found: dict[str, float] = {}
     for metric in REPLICA_METRICS:
-        paths = figures.get("replicas") or ()
-        of = {p: known_number(figures, f"replicas.{p}.{metric}") for p in paths}
-        known = {p: value for p, value in of.items() if value and value > 0}
+        of = {name: path.latency(metric).p50_ms for name, path in smoke.direct.items()}
+        known = {name: value for name, value in of.items() if value}
         for path, value in known.items() if len(known) > 1 else ():
             others = median(other for name, other in known.items() if name != path)
             found[f"{path} {metric}"] = value / others
@@ -305,9 +286,8 @@ def counts(entry: MeasuredRun) -> str:
 
     A client that starved made its own figures, and failed requests have no latency: they flatter.
     """
-    figures = entry.figures
-    if figures.get("verdict") not in ("pass", "fail"):
-        return f"its verdict is {figures.get('verdict')}"
-    if figures.get("failed") != 0:
-        return f"{figures.get('failed')} of its requests failed"
+    if entry.smoke.verdict == "invalid":
+        return "its verdict is invalid"
+    if failed := entry.smoke.main.failed:
+        return f"{failed} of its requests failed"
     return "" if medians(entry) else "it has no medians"

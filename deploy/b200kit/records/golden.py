@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from b200kit.node.client.golden import judged
+from b200kit.node.client.golden import replicas as golden_replicas
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.compare import AnswersJudgement, compare
 from b200kit.node.client.golden.prompts import SET
@@ -83,7 +83,7 @@ def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> 
     kept = reference(record, tolerance)
     if kept is None:
         return _without(record, node)
-    return judged.against(kept.answers, f"{kept.node}, {kept.at}", replicas, tolerance)
+    return golden_replicas.against(kept.answers, f"{kept.node}, {kept.at}", replicas, tolerance)
 
 
 def _without(record: Record, node: str) -> AnswersJudgement:

@@ -12,7 +12,7 @@ from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.lib.redact import redact
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.libraries import libraries
-from b200kit.records import conditions_sources
+from b200kit.records import conditions
 from b200kit.records.conditions import RunConditions, build
 from b200kit.run.node import Node
 from b200kit.serving import engine_install, replica
@@ -27,9 +27,9 @@ def run_conditions(node: Node) -> RunConditions:
         "node": node.name,
         "requested": desired,
         "state": record.state,
-        "smoke": record.smoke,
+        "smoke": unstructure(record.smoke),
         "layout": [unstructure(planned) for planned in node.replicas],
-        "observed": conditions_sources.observed(record.state, record.smoke, desired["libraries"]),
+        "observed": conditions.observed(record.state, record.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
     return structure(RunConditions, redact(unstructure(build(sources)), secrets))

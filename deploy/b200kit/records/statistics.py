@@ -1,7 +1,7 @@
 """Whether two groups of runs show the same latency: same, different, or not enough to say. Pure.
 
 The run is the unit, never the request: requests of one run share its server, its caches and its
-hour. Runs of one day share that, too (b200kit/records/groups.py). Compared is the ratio of the
+hour. Runs of one day share that, too (`located`). Compared is the ratio of the
 groups' centres on a log scale (Welch's unequal variances), and the difference of shares:
 
 - *same*: two one-sided tests (TOST) put medians within +-MARGIN, P95 and P99 within +-TAIL_MARGIN,
@@ -17,26 +17,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar
+from statistics import median
+from typing import ClassVar
 
 from b200kit.node.client import false_red
 from b200kit.node.client.percentiles import deviation, mean, percentile
-from b200kit.records.groups import ASSUMED, LEAST, error, located, trimmed
-from b200kit.records.metrics import (
-    MARGIN,
-    METRICS,
-    NAMES,
-    SHARES,
-    TAILS,
-    Measured,
-    change,
-    is_of_replica,
-    margin,
-    percent,
-    ratio_of,
-)
-from b200kit.records.student_t import quantile
+from b200kit.node.client.smoke_result import Predicted
+
+METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
+TAILS = {f"p{q}_{m}": f"{name} P{q}" for q in (95, 99) for m, name in METRICS.items()}
+"""Compared where every run carries them."""
+REPLICA_METRICS = ("tpot", "ttft")
+"""Medians of each replica asked directly; in a run's figures "direct-0 tpot" is by how much it is
+slower than the others, as a factor."""
+SHARES = {
+    "missed": "requests over the objective",
+    "late": "requests beyond twice the median E2E",
+}
+NAMES = {**METRICS, **TAILS, **SHARES}
+MARGIN, TAIL_MARGIN, SHARE_MARGIN = 0.05, 0.15, 0.03
 
 RISK = 0.05
 
@@ -166,10 +167,10 @@ def _largest(
 
 def expected(
     before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
-) -> dict[str, dict[str, Any]]:
-    """Whether one run lies where the baseline's let expect it. Chance: `false_red`.
+) -> dict[str, Predicted]:
+    """Whether one run lies where the baseline's let expect it, in ms. Chance: `false_red`.
 
-    {name: {"value", "usual", "low", "high", "inside"}} in ms, of those that all runs have.
+    By name, of those that all runs have.
     """
     judged = [m for m in names if run.has(m) and all(r.has(m) for r in before)]
     if len(before) < LEAST:
@@ -179,18 +180,16 @@ def expected(
 
 def slower(
     before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Predicted]:
     """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
     return {
         m: one
         for m, one in expected(before, run, names).items()
-        if one["value"] > max(one["high"], one["usual"] * (1 + MARGIN))
+        if one.value > max(one.high, one.usual * (1 + MARGIN))
     }
 
 
-def _predicted(
-    before: Sequence[Measured], run: Measured, name: str, metrics: int
-) -> dict[str, Any]:
+def _predicted(before: Sequence[Measured], run: Measured, name: str, metrics: int) -> Predicted:
     # Replicas of a node share its days.
     assumed = 0.0 if is_of_replica(name) else ASSUMED
     group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
@@ -200,7 +199,7 @@ def _predicted(
     low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
     value, usual = run.figures[name], math.exp(group.centre)
     inside = abs(math.log(value) - group.centre) <= half_width + _ROUNDING
-    return {"value": value, "usual": usual, "low": low, "high": high, "inside": inside}
+    return Predicted(value, usual, low, high, inside)
 
 
 def _few(before: Sequence[object], after: Sequence[object]) -> str:
@@ -277,3 +276,162 @@ def _welch(
     )
     seen = [(group.parts[0], group.of - 1) for group in (one, two)]
     return two.centre - one.centre, *error(seen, one.parts[1] + two.parts[1])
+
+
+LEAST = 5
+"""Runs of a group that are too few for any statement (quoted: repeat at least five times)."""
+DAYS = 7
+"""Days from which a group itself shows how far days are apart (simulated)."""
+ASSUMED = 0.03
+"""Spread between days, as a share, where a group does not show it (assumed)."""
+_MOST_FREEDOM = 200
+# Of a standard deviation against a median of distances (normal).
+_OF_MAD = 1.4826
+
+Dated = Sequence[tuple[str, float]]
+"""Each run's day and value: a logarithm where days are taken to differ by a share."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A group. own: variance of one observation; of: how many count. between: variance of days
+    that the observations do not show; days: how many there are.
+    """
+
+    centre: float
+    own: float
+    of: int
+    between: float
+    days: int
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The variance of the centre: what the observations show, and what they do not."""
+        return self.own / self.of, self.between / self.days
+
+    @property
+    def of_one_more(self) -> tuple[float, int]:
+        """Standard error of one more run of another day against the centre, and its freedom."""
+        seen, unseen = self.parts
+        return error([(seen + self.own, self.of - 1)], unseen + self.between)
+
+
+def located(runs: Dated, assumed: float = ASSUMED) -> Located:
+    """Describe at least LEAST runs."""
+    days: dict[str, list[float]] = {}
+    for day, value in runs:
+        days.setdefault(day, []).append(value)
+    medians = [median(of) for of in days.values()]
+    if len(days) >= DAYS:
+        return _located(medians, 0.0, len(days))
+    seen = _OF_MAD * median(abs(value - median(medians)) for value in medians) if assumed else 0.0
+    return _located([value for _, value in runs], max(assumed, seen) ** 2, len(days))
+
+
+def _located(values: Sequence[float], between: float, days: int) -> Located:
+    n, g = len(values), trimmed(len(values))
+    ordered = sorted(values)
+    kept = ordered[g : n - g]
+    winsorised = [*[kept[0]] * g, *kept, *[kept[-1]] * g]
+    h = len(kept)
+    return Located(mean(kept), deviation(winsorised) ** 2 * n / (h - 1), h, between, days)
+
+
+def trimmed(n: int) -> int:
+    """Observations left out at either end; none of too few for any statement."""
+    return max(1, n // 10) if n >= LEAST else 0
+
+
+def error(seen: Sequence[tuple[float, int]], unseen: float = 0.0) -> tuple[float, int]:
+    """The root of summed variances and its degrees of freedom, rounded down (Satterthwaite).
+
+    seen: variances with the freedom of each; unseen: one that is taken as known.
+    """
+    total = math.fsum(part for part, _ in seen) + unseen
+    below = math.fsum(part**2 / freedom for part, freedom in seen)
+    if not below:
+        return math.sqrt(total), _MOST_FREEDOM
+    return math.sqrt(total), max(1, min(_MOST_FREEDOM, math.floor(total**2 / below)))
+
+
+def inside(t: float, freedom: int) -> float:
+    """The probability that |T| <= t, for t >= 0 and at least one degree of freedom."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    if freedom % 2 == 0:
+        return sine * _series(cosine, freedom // 2, first=1)
+    if freedom == 1:
+        return 2 * angle / math.pi
+    return 2 / math.pi * (angle + sine * cosine * _series(cosine, (freedom - 1) // 2, first=2))
+
+
+def _series(cosine: float, terms: int, first: int) -> float:
+    """1 + f/(f+1) c^2 + f(f+2)/((f+1)(f+3)) c^4 + ..., *terms* terms, beginning with f = first."""
+    total, term = 0.0, 1.0
+    for step in range(terms):
+        total += term
+        above = first + 2 * step
+        term *= above / (above + 1) * cosine * cosine
+    return total
+
+
+@lru_cache(maxsize=4096)
+def quantile(confidence: float, freedom: int) -> float:
+    """The t that |T| does not pass with probability *confidence* (two-sided), 0 < it < 1."""
+    low, high = 0.0, 1.0
+    while inside(high, freedom) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run: its day, and its figures by their keys in NAMES; ms, and shares of requests."""
+
+    day: str
+    figures: Mapping[str, float]
+
+    def has(self, name: str) -> bool:
+        """Whether it is there; a latency of 0 is none."""
+        return self.figures.get(name, -1.0) >= 0 and (name in SHARES or self.figures[name] > 0)
+
+
+def of_replicas(run: Measured) -> list[str]:
+    """The names of its replicas' figures."""
+    return sorted(name for name in run.figures if is_of_replica(name))
+
+
+def is_of_replica(name: str) -> bool:
+    """Whether it is a replica's own, a factor."""
+    return name.startswith("direct")
+
+
+def words(name: str) -> str:
+    """A metric as a person reads it: "TPOT", "direct-0 TPOT"."""
+    path, _, metric = name.rpartition(" ")
+    return f"{path} {NAMES.get(metric, metric)}".strip()
+
+
+def margin(name: str) -> float:
+    """How far two groups may be apart: a logarithm of a ratio, or a difference of shares."""
+    if name in SHARES:
+        return SHARE_MARGIN
+    return math.log1p(TAIL_MARGIN if name in TAILS else MARGIN)
+
+
+def ratio_of(name: str, shift: float) -> float:
+    """The ratio of a logarithm; of a difference of shares, 1 + that."""
+    return 1 + shift if name in SHARES else math.exp(shift)
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a change: "+7.0 %"."""
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def change(name: str, ratio: float) -> str:
+    """A metric's change: a share's is in percentage points."""
+    return f"{(ratio - 1) * 100:+.1f} pp" if name in SHARES else percent(ratio)

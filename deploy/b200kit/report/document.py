@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
+from b200kit.node.lib.documents import Malformed, structure
 from b200kit.node.lib.printable import printable
 from b200kit.node.state.view import Absent, View
 from b200kit.node.state.view import Unmeasured as Unmeasured
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 _Key = TypeVar("_Key", bound=Hashable)
 Pairs = list[tuple[str, str]]
 """Rows of a name and its text."""
@@ -27,6 +28,26 @@ def read(doc: object, *path: str | int) -> object:
     if isinstance(value, Absent):
         return Unmeasured("not in the record")
     return Unmeasured(clean(value.reason)) if isinstance(value, Unmeasured) else value
+
+
+def structured(
+    kind: type[T], value: object, otherwise: str = "not in the record"
+) -> Unmeasured | T:
+    """Return a document of a record, each text on one line; or why there is none."""
+    if isinstance(value, Unmeasured) or not value:
+        return value if isinstance(value, Unmeasured) else Unmeasured(otherwise)
+    try:
+        return structure(kind, _cleaned(value))
+    except Malformed as error:
+        return Unmeasured(clean(str(error)))
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, dict):
+        return {clean(str(key)): _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(inner) for inner in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def unread(value: object, otherwise: str) -> str:
@@ -61,19 +82,14 @@ def integer(value: object) -> int | None:
     return int(found) if found is not None and found == int(found) else None
 
 
-def numbers(value: object) -> list[float]:
-    """Return the finite numbers of a JSON array, in their order."""
-    return [found for found in map(number, items(value)) if found is not None]
-
-
 def clean(text: str) -> str:
     """Return `text` on one line; what could drive a terminal or turn text around is an escape."""
     return printable(" ".join(text.split()))
 
 
-def grouped(things: Iterable[_T], key: Callable[[_T], _Key]) -> dict[_Key, list[_T]]:
+def grouped(things: Iterable[T], key: Callable[[T], _Key]) -> dict[_Key, list[T]]:
     """Return the things of each key, both in the order in which they come."""
-    groups: dict[_Key, list[_T]] = {}
+    groups: dict[_Key, list[T]] = {}
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)
     return groups

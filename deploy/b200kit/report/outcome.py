@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from b200kit.node.checks.bare import BARE
+from b200kit.report.content.latency import is_stand_in
 from b200kit.report.document import clean, mapping, read, show
 
 GOOD = {"live", "fit", "ready"}
@@ -112,6 +113,4 @@ def totals(record: object) -> str:
 
 def stand_in(record: object) -> bool:
     """Say whether any host's latency was measured on a stand-in engine."""
-    return any(
-        read(host, "smoke", "conditions", "stand_in") is True for host in hosts_of(record).values()
-    )
+    return any(map(is_stand_in, hosts_of(record).values()))

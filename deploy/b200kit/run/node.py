@@ -14,12 +14,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from b200kit.engines.contract import is_one_process
 from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import layout as layouts
@@ -28,6 +29,9 @@ from b200kit.node.placement.layout import Replica
 from b200kit.run import connection_fault, console
 from b200kit.run.document import ServedEndpoint, StageRecord, TransactionReport
 from b200kit.run.remote import Remote
+
+if TYPE_CHECKING:
+    from b200kit.records.tuning import TuningResult
 
 
 class StageFailed(Exception):
@@ -49,11 +53,11 @@ class HostRecord:
     state: dict[str, Any] | None = None
     verdict: dict[str, Any] | None = None
     expectation: dict[str, Any] | None = None
-    smoke: dict[str, Any] | None = None
+    smoke: SmokeResult | None = None
     # Of a result that an earlier run measured.
     smoke_age_s: float | None = None
-    # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
-    tuning: dict[str, Any] | None = None
+    # What deploy/tune.py measured and chose (b200kit/records/tuning.py); None in every other run.
+    tuning: TuningResult | None = None
     # Where a live node takes requests.
     endpoint: ServedEndpoint | None = None
     # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
@@ -83,7 +87,8 @@ class HostRecord:
         if packed := own.pop("_packed"):
             own |= json.loads(zlib.decompress(packed))
         rare = ("cause", "tuning", "endpoint", "withdrawn", "reprovision")
-        own |= {key: unstructure(own[key]) for key in ("endpoint", "stages", "reprovision")}
+        documents = ("endpoint", "stages", "smoke", "tuning", "reprovision")
+        own |= {key: unstructure(own[key]) for key in documents}
         return {key: value for key, value in own.items() if value or key not in rare}
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import gevent  # type: ignore[import-untyped]
 from paramiko import Channel, SSHClient, SSHException
@@ -26,11 +26,12 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
-from b200kit.node.lib import compiled
+from b200kit.node.lib import compiled, documents
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.run import connection_fault, observation, sudo_script, zipapp
 
+T = TypeVar("T")
 INSTALLED = compiled.INSTALLED
 ACTING = "/run/b200kit/acting.lock"
 """Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
@@ -52,6 +53,20 @@ SUDO_PASSWORD = "B200_SUDO_PASSWORD"  # noqa: S105 - the variable's name
 _password = os.environ.pop(SUDO_PASSWORD, None)
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
+
+
+def measured(kind: type[T], result: Result) -> T:
+    """The document that a measuring command printed, whatever its exit status: that only repeats
+    its verdict. Raises RemoteError.
+    """
+    try:
+        value = documents.parse(result.stdout, documents.LARGE)
+    except documents.Malformed:
+        raise RemoteError(f"no measurement: {cause(result.lines)}") from None
+    try:
+        return documents.structure(kind, value)
+    except documents.Malformed as error:
+        raise RemoteError(f"no measurement: {error}") from None
 
 
 class RemoteError(Exception):

@@ -14,8 +14,9 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage
 from b200kit.node.bandwidth import tests
+from b200kit.node.bandwidth.tests import Bandwidth
 from b200kit.node.checks.judge import judge_vetted
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Finding, Status
@@ -63,16 +64,17 @@ def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
 def _to_renew(node: Node) -> bool:
     """Whether a good result is of an earlier boot, or misses a tool that is there now."""
     state: dict[str, Any] = node.state or {}
-    note = _result(node)
-    missing = note.get("missing") or {}
-    came = [place for tool in missing for place in tests.PLACES.get(tool, ())]
+    found = documents.understood(Bandwidth, _result(node))
+    if found is None:
+        return True
+    came = [place for tool in found.missing for place in tests.PLACES.get(tool, ())]
     here = any(drift.is_present(place, state) for place in came)
-    return here or note.get("boot_id") != (state.get("host") or {}).get("boot_id")
+    return here or found.boot_id != (state.get("host") or {}).get("boot_id")
 
 
-def _result(node: Node) -> dict[str, Any]:
-    """The last result, as it lies on the node; empty where there is none."""
-    return ((node.state or {}).get("notes") or {}).get("bandwidth") or {}
+def _result(node: Node) -> object:
+    """The last result, as it lies on the node."""
+    return ((node.state or {}).get("notes") or {}).get("bandwidth")
 
 
 def _measure(node: Node) -> str:

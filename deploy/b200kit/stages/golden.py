@@ -7,21 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.client.golden.compare import HARMLESS, AnswersJudgement
-from b200kit.node.client.golden.judged import changes
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.client.golden.reference import PATH, Reference
-from b200kit.node.client.golden.replicas import GoldenResult, answered
-from b200kit.node.client.other_users import served_meanwhile
+from b200kit.node.client.golden.replicas import GoldenResult
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import documents
-from b200kit.node.lib.documents import Malformed
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
+from b200kit.node.state.view import Unmeasured
 from b200kit.records import golden, provenance, store
 from b200kit.records.entries import GoldenWord, Record, RecordError
 from b200kit.run import jsonl
 from b200kit.run.node import Node
-from b200kit.run.remote import RemoteError
 
 
 def holds_for(node: Node, layout: Sequence[Replica]) -> str:
@@ -42,37 +40,33 @@ def holds_for(node: Node, layout: Sequence[Replica]) -> str:
 
 
 def held_against(node: Node) -> list[File]:
-    """Change the node's smoke document by what the reference makes of the answers in it, if any.
+    """Change the node's smoke test by what the reference makes of the answers in it, if any.
 
     A replica that answers otherwise fails the test, whatever else is in doubt; what cannot be
     compared is not healthy. The file is the reference for the node's own watchdog and restarts,
     where the answers are sound.
     """
-    smoke = node.record.smoke or {}
-    try:
-        said = answered(smoke.get("golden"))
-    except Malformed as error:
-        raise RemoteError(f"no measurement: golden: {error}") from None
-    if said is None or not said.answers:
+    smoke = node.record.smoke
+    if smoke is None or isinstance(smoke.golden, Unmeasured) or not smoke.golden.answers:
         return []
     try:
-        found = _found(node, said)
+        found = _found(node, smoke, smoke.golden)
     except (OSError, RecordError) as error:
         found = AnswersJudgement("unmeasured", str(error))
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
-    node.record.smoke = {**smoke, **changes(smoke, said, found)}
-    return _on_node(node, said) if found.outcome in HARMLESS else []
+    node.record.smoke = smoke.with_answers(found)
+    return _on_node(node, smoke, smoke.golden) if found.outcome in HARMLESS else []
 
 
-def _on_node(node: Node, said: GoldenResult) -> list[File]:
-    smoke, spec = node.record.smoke or {}, node.spec.smoke
+def _on_node(node: Node, smoke: SmokeResult, said: GoldenResult) -> list[File]:
+    spec = node.spec.smoke
     folder, key = _of(node)
     kept = golden.reference(_sound(store.read(folder, golden.name_of(key))), spec.golden_tolerance)
     if kept:
         answers, of = kept.answers, f"{kept.node}, {kept.at}"
-    elif said.agreed and not served_meanwhile(smoke.get("server") or {}):
+    elif said.agreed and not smoke.server.served_meanwhile:
         # No second replica has said so yet; that it says other things later is wrong all the same.
-        answers, of = next(iter(said.said.values())), f"{node.name}, {smoke.get('taken_at')}"
+        answers, of = next(iter(said.said.values())), f"{node.name}, {smoke.taken_at}"
     else:
         return []
     name = holds_for(node, node.replicas)
@@ -86,7 +80,7 @@ def _of(node: Node) -> tuple[Path, dict[str, Any]]:
     return store.directory(node.spec.records) / golden.FOLDER, key
 
 
-def _found(node: Node, said: GoldenResult) -> AnswersJudgement:
+def _found(node: Node, smoke: SmokeResult, said: GoldenResult) -> AnswersJudgement:
     """Compare; where there is no reference yet, give this node's word for one.
 
     Raises OSError and RecordError where no reference can be had.
@@ -95,11 +89,10 @@ def _found(node: Node, said: GoldenResult) -> AnswersJudgement:
     folder, key = _of(node)
     name = golden.name_of(key)
     known = _sound(store.read(folder, name))
-    smoke = node.record.smoke or {}
-    others = served_meanwhile(smoke.get("server") or {})
+    others = smoke.server.served_meanwhile
     if golden.reference(known, tolerance) or others or not said.agreed:
         return golden.against(known, node.name, replicas, tolerance)
-    at, answers = str(smoke.get("taken_at")), next(iter(replicas.values()))
+    at, answers = smoke.taken_at, next(iter(replicas.values()))
     store.append(folder, name, GoldenWord(node.name, at, key, len(replicas), answers))
     known = _sound(store.read(folder, name))
     found = golden.against(known, node.name, replicas, tolerance)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.client.golden.replicas import GoldenResult
 from b200kit.node.client.low_load import ROUNDS
-from b200kit.node.client.other_users import served_meanwhile
+from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
-from b200kit.node.state.path import reach
 from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
+from b200kit.records.statistics import METRICS
+from b200kit.run import remote
 from b200kit.run.node import Node, StageFailed
-from b200kit.run.remote import RemoteError
 from b200kit.stages import gateway, golden, proof, serving, watchdog
 
 RECORD = "/var/lib/b200kit/smoke.json"
@@ -60,9 +60,9 @@ def plan(node: Node) -> list[Change]:
         return []
     last = ((node.state or {}).get("notes") or {}).get("smoke")
     mark = fingerprint(node)
-    accepted = last if isinstance(last, dict) and _accepted(last, mark) else None
+    accepted = _accepted(last, mark)
     # It was not renewed while the node was idle: others' requests would make it invalid again.
-    runs_out = accepted is not None and proof.runs_out(node, accepted)
+    runs_out = accepted is not None and proof.runs_out(node, last)
     if accepted and not runs_out and not node.spec.smoke_always:
         node.record.smoke, node.record.smoke_age_s = accepted, age_s(accepted)
         return []
@@ -77,39 +77,33 @@ def plan(node: Node) -> list[Change]:
     return [measured, *(proven if proof.is_issued(node) else [])]
 
 
-def _accepted(result: dict[str, Any], mark: str) -> bool:
-    known = age_s(result) is not None
-    return known and result.get("fingerprint") == mark and result.get("verdict") == "pass"
+def _accepted(last: object, mark: str) -> SmokeResult | None:
+    """What lies on the node, where it passed and holds for this state."""
+    found = documents.understood(SmokeResult, last)
+    if found is None or found.fingerprint != mark or age_s(found) is None:
+        return None
+    return found if found.verdict == "pass" else None
 
 
-def age_s(result: dict[str, Any]) -> float | None:
+def age_s(result: SmokeResult) -> float | None:
     """Seconds since the result was taken, or None when it does not say."""
     try:
-        taken = timestamp.parse(result["taken_at"])
-        return max(0.0, (datetime.now(UTC) - taken).total_seconds())
-    except (KeyError, ValueError, TypeError):
+        taken = timestamp.parse(result.taken_at)
+    except ValueError:
         return None
+    return max(0.0, (datetime.now(UTC) - taken).total_seconds())
 
 
 def _measure(node: Node, mark: str) -> str:
-    done = node.connected().attempt_program(
-        f"measure --config {serving.SERVING}", timeout=_deadline_s(node)
-    )
-    try:
-        # A result that fails is a result: the exit status only repeats its verdict.
-        result = documents.decode(documents.Object, done.stdout, documents.LARGE)
-    except ValueError:
-        raise RemoteError(f"no measurement: {cause(done.lines)}") from None
-    node.record.smoke = {**result, "fingerprint": mark}
+    asked = f"measure --config {serving.SERVING}"
+    done = node.connected().attempt_program(asked, timeout=_deadline_s(node))
+    node.record.smoke = replace(remote.measured(SmokeResult, done), fingerprint=mark)
     reference = golden.held_against(node)
-    node.record.smoke |= _by_its_record(node)
-    content = json.dumps(node.record.smoke, sort_keys=True).encode()
-    node.connected().put([File(RECORD, content), *reference])
-    result = node.record.smoke
-    if result.get("verdict") != "pass":
-        reasons = "; ".join(result.get("reasons") or []) or "no reason given"
-        raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
-    return summary(node)
+    node.record.smoke = result = _by_its_record(node, node.record.smoke)
+    node.connected().put([File(RECORD, documents.to_bytes(result)), *reference])
+    if result.verdict != "pass":
+        raise StageFailed(f"smoke test {result.verdict}: {result.why}")
+    return summary(result)
 
 
 def _deadline_s(node: Node) -> int:
@@ -119,57 +113,52 @@ def _deadline_s(node: Node) -> int:
     return _BESIDE_S * smoke.turns + math.ceil(sent / smoke.rate)
 
 
-def _by_its_record(node: Node) -> dict[str, Any]:
+def _by_its_record(node: Node, smoke: SmokeResult) -> SmokeResult:
     """The result against the node's own accepted baseline; slower than that is a failure.
 
     What cannot be decided is one, too, where a person has accepted a baseline.
     """
-    smoke = node.record.smoke or {}
     try:
         found = _compared(node, smoke)
     except (OSError, RecordError) as error:
-        found = comparison.no_baseline(str(error), "unknown")
-    outcome, why = found["outcome"], found["why"]
-    node.say("smoke", f"against its own record: {outcome} ({why})")
-    if outcome not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
-        return {"comparison": found}
-    if others := served_meanwhile(smoke.get("server") or {}):
-        reasons = [others, *(smoke.get("reasons") or []), why]
-        return {"comparison": found, "verdict": "invalid", "reasons": reasons}
-    word = "slower than its record" if outcome == "slower" else "it cannot be compared"
-    reasons = [*(smoke.get("reasons") or []), f"{word}: {why}"]
-    return {"comparison": found, "verdict": "fail", "reasons": reasons}
+        found = BaselineComparison("unknown", str(error))
+    node.say("smoke", f"against its own record: {found.outcome} ({found.why})")
+    smoke = replace(smoke, comparison=found)
+    if found.outcome not in ("slower", "unknown") or smoke.verdict == "invalid":
+        return smoke
+    if others := smoke.server.served_meanwhile:
+        return replace(smoke, verdict="invalid", reasons=(others, *smoke.reasons, found.why))
+    word = "slower than its record" if found.outcome == "slower" else "it cannot be compared"
+    return replace(smoke, verdict="fail", reasons=(*smoke.reasons, f"{word}: {found.why}"))
 
 
-def _compared(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
+def _compared(node: Node, smoke: SmokeResult) -> BaselineComparison:
     """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
     known = store.read(store.directory(node.spec.records), node.name)
     if not known.of(entries.Acceptance):
         # A damaged line may have been the acceptance.
-        outcome, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
-        return comparison.no_baseline(why, outcome)
+        if known.damage:
+            return BaselineComparison("unknown", known.damage[0])
+        return BaselineComparison("none", _NO_BASELINE)
     entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)
     if uncounted:
-        return comparison.no_baseline(uncounted)
+        return BaselineComparison("none", uncounted)
     return comparison.compare_to_baseline(known, entry)
 
 
-def summary(node: Node) -> str:
+def summary(smoke: SmokeResult) -> str:
     """Medians and 95th percentiles on one line, and what the answers are beside the reference."""
-    smoke = node.record.smoke or {}
-    pairs = [
-        f"{label} {_ms(smoke.get(f'p50_{key}_ms'))}/{_ms(smoke.get(f'p95_{key}_ms'))}"
-        for label, key in (("TTFT", "ttft"), ("ITL", "itl"), ("TPOT", "tpot"), ("E2E", "e2el"))
-    ]
-    marker = "STAND-IN ENGINE  " if (smoke.get("conditions") or {}).get("stand_in") else ""
-    answers = reach(smoke, "golden.reference.outcome")
-    text = f"; answers: {answers}" if isinstance(answers, str) else ""
-    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')}){text}"
+    latencies = [(name, smoke.main.latency(metric)) for metric, name in METRICS.items()]
+    pairs = [f"{name} {_ms(one.p50_ms)}/{_ms(one.p95_ms)}" for name, one in latencies]
+    marker = "STAND-IN ENGINE  " if smoke.conditions.stand_in else ""
+    answers = smoke.golden.reference if isinstance(smoke.golden, GoldenResult) else None
+    text = f"; answers: {answers.outcome}" if answers else ""
+    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.main.completed}){text}"
 
 
-def _ms(value: object) -> str:
-    return f"{value:.1f}" if isinstance(value, int | float) else "-"
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 STAGE = Stage(name="smoke", desired=nothing, plan=plan)

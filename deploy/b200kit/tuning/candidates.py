@@ -14,11 +14,11 @@ from b200kit.catalog.types import Catalogue
 from b200kit.inventory import defaults
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
+from b200kit.records.tuning import KEYS, Layout, RefusedLayout, Workload
 from b200kit.sizing import planner
 from b200kit.sizing.dimensions import WIDTHS, ModelError
 from b200kit.sizing.fit import Impossible
 from b200kit.sizing.goals import GOALS
-from b200kit.tuning.cells import KEYS, Layout, Workload
 
 Parse = Callable[[Mapping[str, object]], "NodeSpec | list[Problem]"]
 """The node's inventory data with some keys on top, checked."""
@@ -31,18 +31,6 @@ class Candidate:
 
     layout: Layout
     spec: NodeSpec
-
-
-@dataclass(frozen=True)
-class RefusedLayout:
-    """A layout that cannot be, and why, in one line."""
-
-    name: str
-    why: str
-
-    def __str__(self) -> str:
-        """C: replicas: ..."""
-        return f"{self.name}: {self.why}"
 
 
 def requested(spec: NodeSpec) -> Layout:

@@ -12,81 +12,76 @@ simplest is taken: the configured one, then fewer GPUs a replica, then smaller b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.node.lib.documents import unstructure
-from b200kit.node.state.path import known_number, reach
+from b200kit.node.client.formulas import PathFigures
+from b200kit.node.state.view import Unmeasured
+from b200kit.records.goodput_knee import Sweep
+from b200kit.records.tuning import ChoiceEvidence, Layout, LayoutChoice, TuningCell, knees
 from b200kit.tuning.candidates import CONFIGURED
-from b200kit.tuning.cells import Cell, Layout, layout_of, point, sweeps
-from b200kit.tuning.goodput_knee import Sweep
 
 MARGIN = 0.05
 
 
 @dataclass(frozen=True)
 class LayoutResult:
-    """What a layout came to: a figure, its interval, and where it is from, in words."""
+    """What a layout came to: a figure, its interval, where it is from, and what stands beside."""
 
     layout: Layout
     value: float
     low: float
     high: float
     words: str
-    evidence: Mapping[str, Any]
+    beside: str = ""
 
 
-def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dict[str, Any]:
-    """The document's `chosen`: layout (None where none can be chosen), why, evidence."""
-    mine = [cell for cell in cells if cell["workload"] == workload]
+def choose(goal: str, workload: str, cells: Sequence[TuningCell], sweep: Sweep) -> LayoutChoice:
+    """The layout for a goal, by the cells of one load."""
+    mine = [cell for cell in cells if cell.workload == workload]
     latency = goal == "latency"
     found = _by_latency(mine, sweep) if latency else _by_knee(mine, sweep)
     if not found:
         condition = f"at {sweep.first:g}/s" if latency else "at any rate"
-        return {
-            "layout": None,
-            "why": f"no layout was measured that met the objective {condition}: nothing is chosen",
-            "evidence": [],
-        }
+        why = f"no layout was measured that met the objective {condition}: nothing is chosen"
+        return LayoutChoice(None, why)
     ranked = sorted(found, key=lambda one: one.value if latency else -one.value)
     alike = [one for one in ranked if _alike(one, ranked[0])]
     taken = min(alike, key=_complexity)
-    return {
-        "layout": unstructure(taken.layout),
-        "why": _why(goal, taken, ranked, alike),
-        "alike": [str(one.layout) for one in alike if one is not taken],
-        "evidence": [dict(one.evidence) for one in ranked],
-    }
+    return LayoutChoice(
+        taken.layout,
+        _why(goal, taken, ranked, alike),
+        tuple(str(one.layout) for one in alike if one is not taken),
+        tuple(ChoiceEvidence(one.layout, one.words + one.beside) for one in ranked),
+    )
 
 
-def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[LayoutResult]:
+def _by_latency(cells: Sequence[TuningCell], sweep: Sweep) -> list[LayoutResult]:
     found = (
-        _latency(cell)
+        _latency(cell, cell.ours.main)
         for cell in cells
-        if cell["rate"] == sweep.first and point(cell).verdict(sweep.share) == "good"
+        if cell.ours and cell.rate == sweep.first and cell.point.verdict(sweep.share) == "good"
     )
     # A rate that was repeated counts once, by its last cell.
     return list({result.layout: result for result in found if result}.values())
 
 
-def _latency(cell: Cell) -> LayoutResult | None:
-    value = known_number(cell, "ours.p50_e2el_ms")
-    if value is None:
+def _latency(cell: TuningCell, main: PathFigures) -> LayoutResult | None:
+    if (value := main.e2el.p50_ms) is None:
         return None
-    ends = reach(cell, "ours.ci95.p50_e2el_ms")
-    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
-    low, high = (value if low is None else low), (value if high is None else high)
-    count = cell["ours"].get("completed")
-    words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell['rate']:g}/s"
-    other = known_number(cell, "bench.p50_e2el_ms")
-    beside = f"; vllm bench serve {other:.1f} ms" if other is not None else ""
-    return LayoutResult(layout_of(cell), value, low, high, words, _evidence(cell, words + beside))
+    low, high = (value if end is None else end for end in main.e2el.p50_ci95_ms or (None, None))
+    count = main.completed
+    words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell.rate:g}/s"
+    other = None if isinstance(cell.bench, Unmeasured) else cell.bench.median_ms("e2el")
+    beside = "" if other is None else f"; vllm bench serve {other:.1f} ms"
+    return LayoutResult(cell.layout, value, low, high, words, beside)
 
 
-def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[LayoutResult]:
+def _by_knee(cells: Sequence[TuningCell], sweep: Sweep) -> list[LayoutResult]:
     found = []
-    for layout, workload, knee in sweeps(cells, sweep):
+    for one in knees(cells, sweep):
+        knee = one.knee
         if knee.rate is None:
             continue
         # What bounds it from above: the first rate that is surely bad, or nothing.
@@ -94,19 +89,8 @@ def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[LayoutResult]:
         low = knee.low or 0.0
         upper = "no bad rate for sure" if knee.high is None else f"{knee.high:g}/s"
         words = f"knee {knee.rate:g}/s (surely good to {low:g}/s, bad from {upper}): {knee.why}"
-        evidence = {
-            "layout": unstructure(layout),
-            "workload": workload,
-            "knee": knee.rate,
-            "words": words,
-        }
-        found.append(LayoutResult(layout, knee.rate, low, high, words, evidence))
+        found.append(LayoutResult(one.layout, knee.rate, low, high, words))
     return found
-
-
-def _evidence(cell: Cell, words: str) -> dict[str, Any]:
-    at = {"layout": cell["layout"], "workload": cell["workload"], "rate": cell["rate"]}
-    return {**at, "started": cell.get("started"), "words": words}
 
 
 def _alike(one: LayoutResult, best: LayoutResult) -> bool:

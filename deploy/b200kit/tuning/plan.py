@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from b200kit.catalog import shipped
@@ -13,17 +14,25 @@ from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
-from b200kit.node.lib.documents import unstructure
-from b200kit.records import provenance
+from b200kit.node.lib.documents import Malformed
+from b200kit.records import provenance, tuning
 from b200kit.records.conditions import build
+from b200kit.records.goodput_knee import Sweep, next_rate
+from b200kit.records.tuning import (
+    AnyLine,
+    CellLine,
+    Layout,
+    LayoutLine,
+    Load,
+    RefusedLayout,
+    TuningCell,
+    TuningResult,
+    Workload,
+)
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import candidates as tuning_layouts
-from b200kit.tuning import cells as tuning
-from b200kit.tuning import choice, store
-from b200kit.tuning.candidates import Candidate, Parse, RefusedLayout
-from b200kit.tuning.cells import Cell, Layout, Load, Workload
-from b200kit.tuning.duration import Pace, total
-from b200kit.tuning.goodput_knee import Sweep, next_rate
+from b200kit.tuning import choice
+from b200kit.tuning.candidates import Candidate, Parse
 
 _DATA = Path(__file__).resolve().parent / "matrix.yaml"
 
@@ -49,25 +58,25 @@ class Plan:
     bench: bool
     system: str
     folder: Path
-    lines: list[store.Line] = field(default_factory=list)
-    fresh: list[store.Line] = field(default_factory=list)
+    lines: list[AnyLine] = field(default_factory=list)
+    fresh: list[AnyLine] = field(default_factory=list)
     given_up: set[tuple[Any, ...]] = field(default_factory=set)
 
     def key(self, layout: Layout, workload: Workload) -> str:
         """The name of a sweep's cells in the file."""
-        return tuning.key(layout.values, workload, self.load, self.system)
+        return tuning.key(layout, workload, self.load, self.system)
 
-    def cells(self, layout: Layout, workload: Workload) -> list[Cell]:
+    def cells(self, layout: Layout, workload: Workload) -> list[TuningCell]:
         """What a sweep has: cells done by any run, and this run's that failed."""
         identity = self.key(layout, workload)
-        done = [ln for ln in self.lines if ln["kind"] == "cell" and ln["cell"]["status"] == "done"]
-        mine = [line for line in [*done, *self.fresh] if line.get("key") == identity]
-        return [{**line["cell"], "layout": unstructure(layout)} for line in mine]
+        kept = [one for one in self.lines if isinstance(one, LayoutLine) or one.cell.is_done]
+        own = [one for one in [*kept, *self.fresh] if isinstance(one, CellLine)]
+        return [replace(one.cell, layout=layout) for one in own if one.key == identity]
 
     def next_rate(self, layout: Layout, workload: Workload) -> float | None:
         """The rate to measure next on a layout, None when its sweep is over."""
-        cells = [cell for cell in self.cells(layout, workload) if cell["rate"] is not None]
-        return next_rate([tuning.point(cell) for cell in cells], self.sweep)
+        cells = [cell for cell in self.cells(layout, workload) if cell.rate is not None]
+        return next_rate([cell.point for cell in cells], self.sweep)
 
     def open(self, layout: Layout) -> bool:
         """Whether a layout is to be measured still."""
@@ -75,32 +84,39 @@ class Plan:
             return False
         return any(self.next_rate(layout, load) is not None for load in self.workloads)
 
-    def add(self, line: store.Line) -> None:
+    def add(self, line: AnyLine) -> None:
         """Keep a line, on the disk when it returns. Raises OSError; this run knows it even so."""
         self.fresh.append(line)
-        store.append(self.folder, self.node, line)
+        tuning.append(self.folder, self.node, line)
 
-    def every(self) -> list[Cell]:
+    def every(self) -> list[TuningCell]:
         """All cells, layout by layout; those that were not tried are there as skipped."""
         found = []
-        for candidate in self.candidates:
-            for workload in self.workloads:
-                cells = self.cells(candidate.layout, workload)
-                found += cells or [_skipped(candidate.layout, workload)]
+        for layout in (one.layout for one in self.candidates):
+            for load in self.workloads:
+                skipped = TuningCell(layout, load.name, None, "skipped", "not measured")
+                found += self.cells(layout, load) or [skipped]
         return found
 
-    def document(self) -> dict[str, Any]:
-        """The tuning so far, schema b200kit/tuning/1."""
+    def result(self) -> TuningResult:
+        """The tuning so far."""
         cells = self.every()
-        measured = [cell for cell in cells if cell["rate"] is not None]
-        chosen = choice.choose(self.goal, self.workloads[0].name, measured, self.sweep)
-        found = tuning.document(self.node, self.goal, cells, self.sweep, chosen)
-        return {**found, "refused": [asdict(one) for one in self.refused]}
+        tried = [cell for cell in cells if cell.rate is not None]
+        return TuningResult(
+            self.node,
+            self.goal,
+            self.sweep.share,
+            tuple(cells),
+            tuning.knees(cells, self.sweep),
+            choice.choose(self.goal, self.workloads[0].name, tried, self.sweep),
+            tuple(self.refused),
+        )
 
     def pace(self) -> Pace:
         """By what this load took so far, on whatever layout."""
         keys = {self.key(c.layout, load) for c in self.candidates for load in self.workloads}
-        lines = [ln for ln in [*self.lines, *self.fresh] if ln.get("key", "") in {*keys, ""}]
+        every = [*self.lines, *self.fresh]
+        lines = [one for one in every if isinstance(one, LayoutLine) or one.key in keys]
         return Pace.observed(lines, self.load, self.sweep, self.bench)
 
     def left_s(self, now: Layout | None = None) -> float:
@@ -134,18 +150,6 @@ class Plan:
         )
 
 
-def _skipped(layout: Layout, workload: Workload) -> Cell:
-    return {
-        "layout": unstructure(layout),
-        "workload": workload.name,
-        "rate": None,
-        "status": "skipped",
-        "why": "not measured",
-        "ours": {"unmeasured": "not measured"},
-        "bench": {"unmeasured": "not measured"},
-    }
-
-
 def for_node(node: Node, parse: Parse) -> Plan:
     """The tuning of a node that was observed, by its inventory. Raises StageFailed."""
     spec, known = node.spec, shape.catalogue_for(node.spec)
@@ -159,7 +163,7 @@ def for_node(node: Node, parse: Parse) -> Plan:
     if not found or not loads:
         reasons = "; ".join(map(str, [*refused, *strange])) or "no layout is requested"
         raise StageFailed(f"there is nothing to tune: {reasons}")
-    folder = store.directory(spec.records)
+    folder = tuning.directory(spec.records)
     return Plan(
         node=node.name,
         goal=goal,
@@ -182,10 +186,10 @@ def _sweep(spec: NodeSpec) -> Sweep:
     return Sweep(keys.initial_rate, least, keys.max_rate, keys.resolution, keys.cells)
 
 
-def _read(folder: Path, name: str) -> list[store.Line]:
+def _read(folder: Path, name: str) -> list[AnyLine]:
     try:
-        return store.read(folder, name)
-    except OSError as error:
+        return tuning.read(folder, name)
+    except (OSError, Malformed) as error:
         raise StageFailed(f"the cells so far cannot be read: {error}") from None
 
 
@@ -210,3 +214,60 @@ def _dataset(spec: NodeSpec) -> str:
     smoke = spec.smoke
     source = dataset.source(smoke.prompts)
     return str(Dataset(source, smoke.prefix_share, smoke.prefix_requests, smoke.turns))
+
+
+# Inferred: what a cell takes besides its load (correctness, uncounted and direct requests,
+# commands), what `vllm bench serve` takes to start (6.2 s measured, docs/measure.md), and how long
+# a layout takes to be warm on a node whose kernels are compiled already.
+CELL_S, BENCH_S, SWITCH_S = 8.0, 12.0, 240.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that a change of layout and a cell beside its load take; cells a sweep takes."""
+
+    switch_s: float
+    beside_s: float
+    cells: float
+
+    @classmethod
+    def observed(cls, lines: Sequence[AnyLine], load: Load, sweep: Sweep, bench: bool) -> Pace:
+        """By the lines so far, and the guesses where they say nothing."""
+        switches = [one.seconds for one in lines if isinstance(one, LayoutLine) and not one.why]
+        cells = [one.cell for one in lines if isinstance(one, CellLine)]
+        besides = [
+            took - _loads(load, cell.rate, bench)
+            for cell in cells
+            if cell.rate and cell.status == "done" and (took := cell.seconds) is not None
+        ]
+        guess = CELL_S + (BENCH_S if bench else 0)
+        return cls(
+            mean(switches) if switches else SWITCH_S,
+            max(0.0, mean(besides)) if besides else guess,
+            float(sweep.cells),
+        )
+
+    def cell(self, load: Load, rate: float, bench: bool) -> float:
+        """Seconds of a cell."""
+        return self.beside_s + _loads(load, rate, bench)
+
+    def sweep(self, load: Load, sweep: Sweep, bench: bool, done: int = 0) -> float:
+        """Seconds of what is left of a sweep, at most: each cell as long as one at its first rate.
+
+        Rates below the first, which only a layout that is too slow gets, take longer.
+        """
+        return max(0.0, self.cells - done) * self.cell(load, sweep.first, bench)
+
+
+def _loads(load: Load, rate: float, bench: bool) -> float:
+    """Seconds for which a cell sends: once by each client."""
+    return load.count(rate) / rate * (2 if bench else 1)
+
+
+def total(parts: Iterable[float]) -> str:
+    """A sum of seconds as a person says it: "40 s", "12 m", "3 h 05 m"."""
+    whole = round(sum(parts))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} m" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} m"

@@ -8,19 +8,20 @@ moment, the next deploy/b200.py does: it finds other GPUs than it asks for.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.client.correctness import CorrectnessResult
 from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.lib import documents
-from b200kit.node.lib.error_line import cause
 from b200kit.operations import observe
+from b200kit.run import remote
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.stages import gate, golden, serving, warmup, watchdog
-from b200kit.tuning import wrong_gpu
-from b200kit.tuning.wrong_gpu import Round
 
 _SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
 _CHECK_S = 600
@@ -41,7 +42,7 @@ class Rotation:
         layout = node.layout()
         if len(layout) < 2:
             raise StageFailed("one replica has all GPUs: there is none to move to another")
-        needed = wrong_gpu.rounds_needed(len(layout[0].gpus))
+        needed = rounds_needed(len(layout[0].gpus))
         moves = [
             Change(f"move each GPU by {by}, restart, ask" if by else "ask", self._round(by))
             for by in range(needed)
@@ -88,11 +89,8 @@ class Rotation:
     def _fault(self, replica: int) -> str:
         asked = f"correctness-check --config {serving.SERVING} --replica {replica}"
         done = self.node.connected().attempt_program(asked, timeout=_CHECK_S)
-        try:
-            found = documents.decode(documents.Object, done.stdout, documents.LARGE)
-            return "" if found["ok"] is True else str(found["problems"][0])
-        except (ValueError, LookupError, TypeError):
-            raise RemoteError(f"replica {replica} was not asked: {cause(done.lines)}") from None
+        found = remote.measured(CorrectnessResult, done)
+        return next(iter(found.problems), "")
 
     def _observed(self) -> Node:
         if self.node.state is None:
@@ -109,7 +107,7 @@ class Rotation:
     def _judge(self, node: Node) -> str:
         if self.error:
             raise StageFailed(self.error)
-        if found := wrong_gpu.words(self.rounds):
+        if found := words(self.rounds):
             raise StageFailed(found)
         return f"right answers in all {len(self.rounds)} rounds"
 
@@ -141,3 +139,70 @@ def _alone(node: Node) -> None:
         name = ""
     if name != golden.holds_for(node, node.layout()):
         raise StageFailed("no reference holds for what is served: run deploy/smoke.py first")
+
+
+Gpu = tuple[int, str]
+"""Index and UUID."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Which GPUs each replica had, and what was wrong with its answers; nothing where they fit."""
+
+    gpus: Mapping[int, Sequence[Gpu]]
+    faults: Mapping[int, str]
+
+    @property
+    def wrong(self) -> set[int]:
+        """Replicas that answered otherwise."""
+        return {replica for replica, fault in self.faults.items() if fault}
+
+    @property
+    def suspects(self) -> set[Gpu]:
+        """GPUs of replicas that answered otherwise."""
+        return {gpu for replica in self.wrong for gpu in self.gpus[replica]}
+
+
+def rounds_needed(width: int) -> int:
+    """Rounds, a GPU further each, until no two GPUs were always together, nor any stayed.
+
+    width: GPUs of a replica.
+    """
+    return width + 1
+
+
+def followed(rounds: Sequence[Round]) -> set[Gpu]:
+    """GPUs under a replica that answered otherwise in every round."""
+    return set.intersection(*(one.suspects for one in rounds)) if rounds else set()
+
+
+def stayed(rounds: Sequence[Round]) -> set[int]:
+    """Replicas that answered otherwise in every round, whichever GPUs they had."""
+    return set.intersection(*(one.wrong for one in rounds)) if rounds else set()
+
+
+def words(rounds: Sequence[Round]) -> str:
+    """What the rounds say, on one line; empty where all answers were right."""
+    gpus, replicas = followed(rounds), stayed(rounds)
+    seen = len(rounds)
+    if not any(one.wrong for one in rounds):
+        return ""
+    if len(gpus) == 1 and not replicas:
+        [(index, uuid)] = gpus
+        places = ", ".join(f"{_place(one, (index, uuid))}" for one in rounds)
+        return f"wrong answers follow GPU {index} ({uuid}): wrong in all {seen} places ({places})"
+    if replicas and not gpus:
+        names = ", ".join(f"replica {one}" for one in sorted(replicas))
+        return (
+            f"wrong answers stay with {names} in all {seen} rounds and follow no GPU: look at its"
+            " CPUs, memory, files and environment"
+        )
+    each = "; ".join(
+        f"round {number}: {', '.join(f'replica {one}' for one in sorted(found.wrong)) or 'none'}"
+        for number, found in enumerate(rounds, 1)
+    )
+    return f"wrong answers follow neither one GPU nor one replica ({each})"
+
+
+def _place(found: Round, gpu: Gpu) -> str:
+    return next(f"replica {name}" for name, gpus in found.gpus.items() if gpu in gpus)

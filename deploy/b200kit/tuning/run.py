@@ -12,25 +12,27 @@ import contextlib
 import logging
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
-from b200kit.node.lib import documents, timestamp
-from b200kit.node.lib.documents import unstructure
-from b200kit.node.lib.error_line import cause
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.latency.vllm_bench import BenchFigures
+from b200kit.node.lib import timestamp
 from b200kit.node.state import drift
+from b200kit.node.state.view import Unmeasured
 from b200kit.operations import observe
+from b200kit.records import tuning as cells
+from b200kit.records.tuning import CellLine, Layout, LayoutLine, TuningCell, Workload
+from b200kit.run import remote
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.serving import engine_install
 from b200kit.stages import gate, pipeline, serving
-from b200kit.tuning import cells
 from b200kit.tuning.candidates import Candidate, Parse
-from b200kit.tuning.cells import Layout, Workload
-from b200kit.tuning.duration import total
-from b200kit.tuning.plan import Plan, for_node
-from b200kit.tuning.write import write
+from b200kit.tuning.fragment import write
+from b200kit.tuning.plan import Plan, for_node, total
 
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
@@ -83,7 +85,7 @@ class Tuning:
                 self._give_up(candidate.layout, f"{type(error).__name__}: {error}", 0.0)
             finally:
                 self._back()
-                node.record.tuning = plan.document()
+                node.record.tuning = plan.result()
             return None
 
         def progress_text(seconds: float) -> str:
@@ -101,7 +103,7 @@ class Tuning:
         except _PROBLEMS as error:
             self._give_up(layout, str(error), time.monotonic() - began)
             return
-        plan.add(_layout_line(layout, time.monotonic() - began, ""))
+        plan.add(_layout_line(layout, time.monotonic() - began))
         for workload in plan.workloads:
             while (rate := plan.next_rate(layout, workload)) is not None:
                 try:
@@ -164,42 +166,42 @@ class Tuning:
         )
         limit = round(requests / rate) + _BESIDE_S
         asked = f"{options} {OF_A_CELL}{_prompts(node)}"
-        ours = _json(node, f"measure --config {serving.SERVING} {asked}", limit)
-        status, why = cells.status(ours)
-        bench = self._bench(options, limit) if status == "done" else {"unmeasured": why}
-        cell = {
-            "layout": unstructure(layout), "workload": workload.name,
-            "rate": rate, "status": status,
-            **({"why": why} if why else {}),
-            "ours": cells.retained(ours), "bench": bench,
-            "difference": cells.differences(ours, bench),
-            "started": started, "ended": timestamp.now(),
-        }  # fmt: skip
-        plan.add({"kind": "cell", "key": plan.key(layout, workload), "cell": cell})
-        node.record.tuning = plan.document()
-        self._say(layout, workload, cell)
+        asked = f"measure --config {serving.SERVING} {asked}"
+        ours = remote.measured(SmokeResult, node.connected().attempt_program(asked, timeout=limit))
+        why = cells.fault(ours)
+        bench = Unmeasured(why) if why else self._bench(options, limit)
+        cell = TuningCell(
+            layout, workload.name, rate, "failed" if why else "done", why,
+            replace(ours.without_series(), direct={}), bench, started, timestamp.now(),
+        )  # fmt: skip
+        plan.add(CellLine(plan.key(layout, workload), cell))
+        node.record.tuning = plan.result()
+        self._say(cell)
 
-    def _bench(self, options: str, limit: int) -> dict[str, Any]:
+    def _bench(self, options: str, limit: int) -> Unmeasured | BenchFigures:
         """What `vllm bench serve` says, or why it says nothing."""
         if not self._planned().bench:
-            return {"unmeasured": "tune.bench is off"}
+            return Unmeasured("tune.bench is off")
         node = self.node
+        kind: Any = Unmeasured | BenchFigures
         where = f"--engine {serving.engine_dir(node)} --model {serving.model_dir(node)}"
+        asked = f"bench --config {serving.SERVING} {where} {options}"
         try:
-            return _json(node, f"bench --config {serving.SERVING} {where} {options}", limit)
+            done = node.connected().attempt_program(asked, timeout=limit)
+            found: Unmeasured | BenchFigures = remote.measured(kind, done)
         except RemoteError as error:
-            return {"unmeasured": f"`vllm bench serve`: {error}"}
+            return Unmeasured(f"`vllm bench serve`: {error}")
+        return found
 
-    def _say(self, layout: Layout, workload: Workload, cell: dict[str, Any]) -> None:
+    def _say(self, cell: TuningCell) -> None:
         """One line a cell: what came of it, and how long the rest takes at most."""
-        plan = self._planned()
-        found = cells.point(cell)
+        plan, found = self._planned(), cell.point
         verdict = found.verdict(plan.sweep.share)
-        figures = f"{found.good} of {found.of} good" if found.good is not None else cell["why"]
-        both = ", ".join(f"{k} {v:+.0%}" for k, v in cell["difference"].items())
+        figures = f"{found.good} of {found.of} good" if found.good is not None else cell.why
+        both = ", ".join(f"{k} {v:+.0%}" for k, v in cell.difference.items())
         other = f"; vllm bench serve: P50 {both}" if both else ""
         left = total([plan.left_s(self.here)])
-        text = f"{layout}: {workload.name} {cell['rate']:g}/s {verdict}: {figures}{other}"
+        text = f"{cell.layout}: {cell.workload} {cell.rate:g}/s {verdict}: {figures}{other}"
         self.node.say("tune", f"{text}; at most about {left} left")
 
     def _plan_choice(self, node: Node) -> list[Change]:
@@ -207,13 +209,12 @@ class Tuning:
         return [Change(f"choose a layout for {plan.goal} and write it", self._choose)]
 
     def _choose(self, node: Node) -> str:
-        plan = self._planned()
-        node.record.tuning = plan.document()
-        chosen = node.record.tuning["chosen"]
-        if chosen["layout"] is None:
-            raise StageFailed(chosen["why"])
-        node.say("choice", chosen["why"])
-        return f"as inventory data: {write(node, node.record.tuning, self.parse)}"
+        node.record.tuning = found = self._planned().result()
+        chosen = found.chosen
+        if chosen.layout is None:
+            raise StageFailed(chosen.why)
+        node.say("choice", chosen.why)
+        return f"as inventory data: {write(node, found, chosen.layout, self.parse)}"
 
 
 def _alone(node: Node) -> None:
@@ -238,29 +239,11 @@ def _prompts(node: Node) -> str:
     return "" if node.spec.tune.prompts == "smoke" else " --random-words"
 
 
-def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
-    """What a command of the node program prints, whatever its exit status. Raises RemoteError."""
-    done = node.connected().attempt_program(arguments, timeout=limit)
-    try:
-        return documents.decode(documents.Object, done.stdout, documents.LARGE)
-    except ValueError:
-        raise RemoteError(f"no measurement: {cause(done.lines)}") from None
+def _layout_line(layout: Layout, seconds: float, why: str = "") -> LayoutLine:
+    return LayoutLine(layout, round(seconds, 1), timestamp.now(), why)
 
 
-def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
-    result = {"status": "failed", "why": why} if why else {"status": "up"}
-    return {
-        "kind": "layout", "layout": unstructure(layout), "seconds": round(seconds, 1),
-        "at": timestamp.now(), **result,
-    }  # fmt: skip
-
-
-def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> dict[str, Any]:
-    unmeasured = {"unmeasured": why}
-    cell = {
-        "layout": unstructure(layout), "workload": workload.name,
-        "rate": plan.next_rate(layout, workload), "status": "failed", "why": why,
-        "ours": unmeasured, "bench": unmeasured,
-        "started": timestamp.now(), "ended": timestamp.now(),
-    }  # fmt: skip
-    return {"kind": "cell", "key": plan.key(layout, workload), "cell": cell}
+def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> CellLine:
+    now, rate = timestamp.now(), plan.next_rate(layout, workload)
+    cell = TuningCell(layout, workload.name, rate, "failed", why, None, Unmeasured(why), now, now)
+    return CellLine(plan.key(layout, workload), cell)

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import structure
 from tests.bench.golden_faults import HOOK as SOURCE
 from tests.e2e.driving import Outcome, cursor, deploy, on
 from tests.e2e.tools.watching import Watched
@@ -78,12 +79,11 @@ def measured(delay: dict[str, float]) -> Outcome:
 
 def reasons(outcome: Outcome) -> list[str]:
     """What the smoke test says, with its figures printed; each reason begins with a path."""
-    smoke: dict[str, Any] = outcome.host(NODE)["smoke"]
-    names = ("p50_ttft_ms", "max_ttft_ms", "p50_tpot_ms", "max_itl_ms", "completed")
-    for name, path in smoke["paths"].items():
-        print(name, {key: path[key] for key in names})
-    print({key: smoke[key] for key in ("verdict", "reasons", "replicas")})
-    return [str(reason) for reason in smoke["reasons"]]
+    smoke = structure(SmokeResult, outcome.host(NODE)["smoke"])
+    for name, path in smoke.paths.items():
+        print(name, path.completed, path.ttft, path.tpot, path.itl)
+    print(smoke.verdict, smoke.reasons, smoke.replicas)
+    return list(smoke.reasons)
 
 
 def test_four_sound_replicas_pass(sound: Outcome) -> None:

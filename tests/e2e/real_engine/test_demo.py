@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import structure
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools import hardened
 from tests.lab.paths import lab_paths
@@ -37,34 +40,38 @@ def test_table_shows_the_node_and_the_four_latencies(demo: Outcome) -> None:
         assert re.search(rf"^\s+{metric}\s+\d", demo.stdout, re.MULTILINE), metric
 
 
+def smoke_of(outcome: Outcome) -> Any:
+    """The smoke test of a run."""
+    return structure(SmokeResult, outcome.host(NODE)["smoke"])
+
+
 def test_engine_is_real_or_marked_as_a_stand_in(demo: Outcome) -> None:
-    conditions = demo.host(NODE)["smoke"]["conditions"]
-    assert conditions["stand_in"] is stand_in()
+    assert smoke_of(demo).conditions.stand_in is stand_in()
     assert ("STAND-IN" in demo.stdout) is stand_in()
     processes = on(NODE, "ps -eo comm --no-headers")
     assert ("VLLM::Worker" in processes) is not stand_in()
 
 
 def test_latencies_keep_their_definitions(demo: Outcome) -> None:
-    smoke = demo.host(NODE)["smoke"]
-    assert smoke["failed"] == 0
-    assert smoke["completed"] == smoke["num_prompts"]
-    assert smoke["total_output_tokens"] == 64 * smoke["completed"]
-    assert smoke["p50_ttft_ms"] < smoke["p50_e2el_ms"]
-    one = smoke["mean_ttft_ms"] + 63 * smoke["mean_tpot_ms"]
-    assert one == pytest.approx(smoke["mean_e2el_ms"], rel=0.01)
+    main = smoke_of(demo).main
+    assert main.failed == 0
+    assert main.completed == main.num_prompts
+    assert main.total_output_tokens == 64 * main.completed
+    assert main.ttft.p50_ms < main.e2el.p50_ms
+    one = main.ttft.mean_ms + 63 * main.tpot.mean_ms
+    assert one == pytest.approx(main.e2el.mean_ms, rel=0.01)
 
 
 def test_result_tells_of_its_gpus_and_its_servers(real: Outcome) -> None:
-    smoke = real.host(NODE)["smoke"]
-    assert [gpu["index"] for gpu in smoke["gpus"]] == list(range(8))
-    assert all(gpu["samples"] > 0 for gpu in smoke["gpus"])
-    assert smoke["server"]["jit_warnings"] == 0
-    assert 0 <= smoke["server"]["gateway_run_delay_share"] < 1
-    assert len(smoke["requests"]) == smoke["num_prompts"]
-    message = smoke["conditions"]
-    assert [age > 0 for age in message["server_ages_s"]] == [True] * message["replicas"]
-    assert message["libraries"]["torch"]
+    smoke = smoke_of(real)
+    assert [gpu.index for gpu in smoke.gpus] == list(range(8))
+    assert all(gpu.samples > 0 for gpu in smoke.gpus)
+    assert smoke.server.jit_warnings == 0
+    assert 0 <= smoke.server.gateway_run_delay_share < 1
+    assert len(smoke.requests) == smoke.main.num_prompts
+    conditions = smoke.conditions
+    assert [age > 0 for age in conditions.server_ages_s] == [True] * conditions.replicas
+    assert conditions.libraries["torch"]
 
 
 def test_every_process_of_a_replica_is_on_the_cpus_of_its_gpus(demo: Outcome) -> None:

@@ -79,24 +79,26 @@ def test_a_good_run_passes_and_says_every_number_with_its_formula(
 ) -> None:
     status, found = smoke(tmp_path, "--seed", "7")
     output = capsys.readouterr().out
-    assert (status, found["reasons"]) == (0, [])
+    assert (status, found["smoke"]["reasons"]) == (0, [])
     for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
         assert formula in output
     notes = [line for line in output.splitlines() if "does not carry" in line]
     assert_message(*notes, output.splitlines()[-1])
     assert max(map(len, output.splitlines())) <= 100, output
-    assert found["conditions"]["seed"] == 7
+    assert found["smoke"]["load"]["seed"] == 7
 
 
 def test_the_document_has_the_names_of_vllm_bench_serve(tmp_path: Path) -> None:
     _, found = smoke(tmp_path)
+    ours, bench = found["smoke"], found["bench"]
     wanted = {*KEYS.read_text().split(), *DETAILED.split(), *ABOUT.split()}
-    assert wanted <= set(found)
-    assert {len(found[key]) for key in DETAILED.split()} == {8}
-    assert found["ttfts"] == pytest.approx([value / 1000 for value in found["ttfts_ms"]], abs=1e-6)
-    assert [len(gaps) for gaps in found["itls"]] == [5] * 8
-    assert found["errors"] == [""] * 8
-    assert (found["model_id"], found["burstiness"], found["max_concurrency"]) == (MODEL, 1.0, None)
+    assert wanted <= set(bench)
+    assert {len(bench[key]) for key in DETAILED.split()} == {8}
+    assert bench["ttfts"] == pytest.approx([value / 1000 for value in ours["ttfts_ms"]], abs=1e-6)
+    assert bench["p50_ttft_ms"] == bench["median_ttft_ms"] == ours["main"]["ttft"]["p50_ms"]
+    assert [len(gaps) for gaps in bench["itls"]] == [5] * 8
+    assert bench["errors"] == [""] * 8
+    assert (bench["model_id"], bench["burstiness"], bench["max_concurrency"]) == (MODEL, 1.0, None)
 
 
 def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
@@ -112,23 +114,24 @@ def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
     assert lines[at + 1].startswith("  prompts   40 prompts of the site ")
     assert lines[at + 1].endswith(sent)
     assert len(lines[at + 1]) < 120
-    assert found["conditions"]["prompts"].endswith(sent)
-    assert found["server"]["prefix_hit_rate"] > 0.3
-    assert (found["completed"], found["failed"]) == (8, 0)
+    assert found["smoke"]["load"]["prompts"].endswith(sent)
+    assert found["smoke"]["server"]["prefix_hit_rate"] > 0.3
+    assert (found["bench"]["completed"], found["bench"]["failed"]) == (8, 0)
 
 
 def test_texts_are_as_long_as_asked_for(tmp_path: Path) -> None:
     _, found = smoke(tmp_path, "--prompts", "texts", "--input-tokens", "90")
-    assert found["conditions"]["isl_measured"] == {"min": 90, "mean": 90.0, "max": 90}
-    assert found["server"]["prefix_hit_rate"] == 0.0
+    assert found["smoke"]["conditions"]["isl_measured"] == {"min": 90, "mean": 90.0, "max": 90}
+    assert found["smoke"]["server"]["prefix_hit_rate"] == 0.0
 
 
 def test_constant_arrivals_are_due_at_equal_gaps(tmp_path: Path) -> None:
     _, found = smoke(tmp_path, "--arrival", "constant")
-    due = [at - late for at, late in zip(found["start_times"], found["queue_times"], strict=True)]
+    bench = found["bench"]
+    due = [at - late for at, late in zip(bench["start_times"], bench["queue_times"], strict=True)]
     gaps = [after - before for before, after in pairwise(due)]
     assert gaps == pytest.approx([0.02] * 7, abs=1e-6)
-    assert found["conditions"]["arrival"].startswith("constant, 50 requests/s, open loop")
+    assert found["smoke"]["load"]["arrival"].startswith("constant, 50 requests/s, open loop")
 
 
 def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
@@ -137,9 +140,9 @@ def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
     with running() as url:
         main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
     found = json.loads(file.read_text())
-    assert (found["request_rate"], found["max_concurrency"]) == ("inf", 2)
-    assert_message(found["conditions"]["arrival"])
-    starts, ends = found["start_times"], found["latencies"]
+    assert (found["bench"]["request_rate"], found["bench"]["max_concurrency"]) == ("inf", 2)
+    assert_message(found["smoke"]["load"]["arrival"])
+    starts, ends = found["bench"]["start_times"], found["bench"]["latencies"]
     moves = sorted(
         [(at, 1) for at in starts] + [(a + b, -1) for a, b in zip(starts, ends, strict=True)]
     )
@@ -148,16 +151,20 @@ def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
 
 def test_a_missed_objective_fails(tmp_path: Path) -> None:
     status, found = smoke(tmp_path, "--goodput", "e2el:0.001")
-    assert (status, found["verdict"], found["request_goodput"]) == (1, "fail", 0.0)
-    assert "0 of 16 requests (0.0% to 17.1%) met e2el <= 0.001 ms" in found["reasons"][0]
+    assert (status, found["smoke"]["verdict"], found["bench"]["request_goodput"]) == (
+        1,
+        "fail",
+        0.0,
+    )
+    assert "0 of 16 requests (0.0% to 17.1%) met e2el <= 0.001 ms" in found["smoke"]["reasons"][0]
 
 
 def test_a_failed_request_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
     status, found = smoke(tmp_path, knobs=fast("cut-off", fault_at=9 + 12))
-    assert (status, found["failed"]) == (1, 1)
-    assert found["errors"].count("the stream was cut off before [DONE]") == 1
-    assert found["ttfts"].count(None) == 1
+    assert (status, found["bench"]["failed"]) == (1, 1)
+    assert found["bench"]["errors"].count("the stream was cut off before [DONE]") == 1
+    assert found["bench"]["ttfts"].count(None) == 1
 
 
 def test_a_starved_client_is_invalid_and_prints_no_latency(
@@ -166,7 +173,7 @@ def test_a_starved_client_is_invalid_and_prints_no_latency(
     starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
     monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
     status, found = smoke(tmp_path)
-    assert (status, found["verdict"]) == (2, "invalid")
+    assert (status, found["smoke"]["verdict"]) == (2, "invalid")
     assert "P50 [" not in capsys.readouterr().out
 
 
@@ -181,8 +188,8 @@ def test_chunks_that_come_together_from_a_server_that_tells_nothing_are_not_beli
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
     status, found = smoke(tmp_path, knobs=fast("burst"))
     assert status == 2
-    assert_message(found["reasons"][-1], SHARE=re.compile(r"\d+%"))
-    assert found["server"]["itl_mean_ms"] == {"unmeasured": "/metrics answered HTTP 403"}
+    assert_message(found["smoke"]["reasons"][-1], SHARE=re.compile(r"\d+%"))
+    assert found["smoke"]["server"]["itl_mean_ms"] == {"unmeasured": "/metrics answered HTTP 403"}
 
 
 @pytest.mark.parametrize("source", ["file", "environment"])
@@ -198,20 +205,20 @@ def test_the_key_is_used_and_never_told(
         monkeypatch.setenv(endpoint.KEY, "k-secret")
     more = ["--key-file", str(file)] if source == "file" else []
     _, found = smoke(tmp_path, *more, key="k-secret")
-    assert found["completed"] == 8
+    assert found["bench"]["completed"] == 8
     caught = capsys.readouterr()
     assert "k-secret" not in caught.out + caught.err + json.dumps(found)
 
 
 def test_without_the_key_the_refusal_is_told(tmp_path: Path) -> None:
     status, found = smoke(tmp_path, key="k-secret")
-    assert (status, found["reasons"]) == (1, ["/v1/models: HTTP 401: Unauthorized"])
+    assert (status, found["smoke"]["reasons"]) == (1, ["/v1/models: HTTP 401: Unauthorized"])
 
 
 def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with running() as url:
         main(command(f"{url}/v1/", "--json", "-"))
-    assert json.loads(capsys.readouterr().out)["conditions"]["url"] == url
+    assert json.loads(capsys.readouterr().out)["url"] == url
 
 
 @pytest.mark.parametrize(
@@ -321,8 +328,10 @@ def test_answers_are_read_also_where_there_is_nothing_to_compare(
     tmp_path: Path, fault: str
 ) -> None:
     status, found = smoke(tmp_path, knobs=fast(fault))
-    assert (status, found["verdict"]) == ((1, "fail") if fault == "parrot" else (0, "pass"))
-    assert_message(found["golden"]["outcome"], *found["golden"]["problems"])
+    assert (status, found["smoke"]["verdict"]) == (
+        (1, "fail") if fault == "parrot" else (0, "pass")
+    )
+    assert_message(found["answers"], *found["wrong_answers"])
 
 
 def test_answers_are_kept_and_later_ones_held_against_them(
@@ -330,12 +339,12 @@ def test_answers_are_kept_and_later_ones_held_against_them(
 ) -> None:
     kept = str(tmp_path / "kept.json")
     status, found = smoke(tmp_path, "--keep", kept)
-    assert (status, found["golden"]["problems"]) == (0, [])
+    assert (status, found["wrong_answers"]) == (0, [])
     assert "  answers   twice alike; no reference" in capsys.readouterr().out
     assert smoke(tmp_path, "--reference", kept)[0] == 0
     status, found = smoke(tmp_path, "--reference", kept, knobs=fast("garbled"))
-    assert (status, found["num_prompts"]) == (1, 0)
-    [problem] = found["golden"]["problems"]
+    assert (status, found["bench"]["num_prompts"]) == (1, 0)
+    [problem] = found["wrong_answers"]
     assert "answers otherwise than the reference of http://127.0.0.1:" in problem
     other = str(tmp_path / "other.json")
     smoke(tmp_path, "--keep", other, knobs=fast("parrot"))
@@ -349,7 +358,7 @@ def test_endpoint_that_answers_twice_otherwise_is_wrong(
     # Three requests of the check, six golden prompts, and the third of those asked again.
     status, found = smoke(tmp_path, knobs=fast("garbled", 12))
     assert status == 1
-    assert_message(*found["golden"]["problems"])
+    assert_message(*found["wrong_answers"])
 
 
 @pytest.mark.parametrize("content", ["", "{}"])

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from b200kit.cli.smoke_text import lines
+from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
+from b200kit.node.client.smoke_result import RequestFigures, SmokeConditions, SmokeResult
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
-from b200kit.node.latency.document import SmokeRun, document, each, requests
+from b200kit.node.latency.document import SmokeRun, each, requests, result
 from b200kit.node.state.serving import Objective
+from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message, lines_with
+from tests.unit import smoke_results
 
 GOAL = Objective(ttft_ms=100, tpot_ms=100)
-CONDITIONS: dict[str, object] = {
-    "model": "tiny",
-    "engine_version": "0.33.0",
-    "arrival": "Poisson, 4 requests/s, open loop, no concurrency cap",
-    "isl_requested": 20,
-    "osl_requested": 3,
-    "seed": 5,
-    "prompts": "own texts 1a2b3c4d, distinct by seed; 50% of each shared by 8",
-    "objective": {"ttft_ms": 100, "tpot_ms": 100, "e2el_ms": None, "share": 0.95},
-}
-SERVER: dict[str, object] = {
-    "ttft_mean_ms": 9.0,
-    "itl_mean_ms": 2.0,
-    "queue_mean_ms": 0.04,
-    "preemptions": 0,
-    "prefix_hit_rate": 0.25,
-}
-NOTHING: dict[str, object] = {key: {"unmeasured": "/metrics answered HTTP 403"} for key in SERVER}
+LOAD = replace(
+    smoke_results.result().load,
+    arrival="Poisson, 4 requests/s, open loop, no concurrency cap",
+    isl_requested=20,
+    osl_requested=3,
+    seed=5,
+    prompts="own texts 1a2b3c4d, distinct by seed; 50% of each shared by 8",
+)
+CONDITIONS = SmokeConditions("tiny", "0.33.0", 60, GOAL, True, None, None)
+SERVER = ServerFigures(9.0, 2.0, 0.04, 0, 0.25, Unmeasured("the servers have no such metric"))
+NOTHING = ServerFigures(*(Unmeasured("/metrics answered HTTP 403"),) * 6)
 
 
 def record(number: int) -> RequestRecord:
@@ -39,10 +37,11 @@ def record(number: int) -> RequestRecord:
     return RequestRecord(sent, sent, chunks, 20, 3, "length", chunks[-1].at, None, sent + 0.0005)
 
 
-def found(samples: int, delay_ms: float = 1.0, **change: Any) -> dict[str, object]:
-    """The document of a run of so many requests."""
+def found(samples: int, delay_ms: float = 1.0, **change: Any) -> SmokeResult:
+    """What comes of a run of so many requests."""
     values: dict[str, Any] = {
         "taken_at": "2026-11-21T20:00:00Z",
+        "path": "url",
         "paths": {"url": Run(tuple(map(record, range(samples))))},
         "objective": GOAL,
         "health": ClientHealth(delay_ms, 10_000.0, (0.2,) * 100, "rr"),
@@ -50,33 +49,38 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> dict[str, objec
         "correctness": (),
         "server": SERVER,
         "gateway_limit_ms": 0.0,
-        "request_rate": 4.0,
         "cpus": "2",
+        "load": LOAD,
         "conditions": CONDITIONS,
     }
-    return document(SmokeRun(**(values | change)))
+    return result(SmokeRun(**(values | change)))
+
+
+def printed(smoke: SmokeResult, url: str = "x") -> list[str]:
+    """What a person reads of it."""
+    return lines(smoke, url, "twice alike")
 
 
 def test_a_run_as_it_is_printed() -> None:
-    assert_message(*lines(found(60), "http://x:8000"))
+    assert_message(*printed(found(60), "http://x:8000"))
 
 
 def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not() -> None:
-    many, few = lines(found(300), "x"), lines(found(40), "x")
+    many, few = printed(found(300), "x"), printed(found(40), "x")
     assert "-" not in many[4].split("]")[2].split()[0]
     assert not any("does not carry" in line for line in many)
     assert_message(*lines_with("\n".join(few), "does not carry P95"))
 
 
 def test_an_invalid_run_states_no_latency() -> None:
-    output = "\n".join(lines(found(60, delay_ms=900.0), "x"))
+    output = "\n".join(printed(found(60, delay_ms=900.0), "x"))
     assert_message(output)
     assert "P50 [" not in output
     assert "goodput" not in output
 
 
 def test_a_failed_correctness_check_leaves_nothing_but_the_verdict() -> None:
-    output = lines(found(0, paths={}, correctness=("/v1/models names [], not 'm'", "more")), "x")
+    output = printed(found(0, paths={}, correctness=("/v1/models names [], not 'm'", "more")), "x")
     assert_message(*output[:2])
     assert output[2] == "      more"
 
@@ -84,7 +88,7 @@ def test_a_failed_correctness_check_leaves_nothing_but_the_verdict() -> None:
 def test_what_was_not_measured_is_not_a_number() -> None:
     lost = ClientHealth(None, 10_000.0, (), "other")
     limits = ClientLimits(needs_run_delay=False)
-    output = lines(found(60, server=NOTHING, health=lost, limits=limits), "x")
+    output = printed(found(60, server=NOTHING, health=lost, limits=limits), "x")
     assert_message(*output)
     assert output[-1] == "PASS"
 
@@ -92,8 +96,8 @@ def test_what_was_not_measured_is_not_a_number() -> None:
 def test_a_client_that_stood_still_once_is_starved_however_short_the_rest_was() -> None:
     stood = ClientHealth(1.0, 60_000.0, (0.2,) * 999 + (400.0,), "rr")
     output = found(60, health=stood)
-    assert output["verdict"] == "invalid"
-    assert_message(str(output["reasons"]))
+    assert output.verdict == "invalid"
+    assert_message(*output.reasons)
 
 
 def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
@@ -107,27 +111,24 @@ def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
 
 def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -> None:
     spoken = "\n".join(
-        lines(found(40, server=SERVER | {"spec_acceptance_rate": 0.71}), "http://n01:8000")
+        printed(found(40, server=replace(SERVER, spec_acceptance_rate=0.71)), "http://n01:8000")
     )
     assert_message(spoken)
-    silent = SERVER | {"spec_acceptance_rate": {"unmeasured": "the servers have no such metric"}}
-    assert "speculated" not in "\n".join(lines(found(40, server=silent), "http://n01:8000"))
+    assert "speculated" not in "\n".join(printed(found(40), "http://n01:8000"))
 
 
 def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:
     failed = RequestRecord(0.5, 0.501, error="HTTP 503: busy")
     output = each(Run((record(0), failed)))
-    assert output == [
-        {"at_s": 0.0, "ttft_ms": 10.0, "tpot_ms": 2.0, "itl_max_ms": 2.0, "e2el_ms": 14.0,
-         "error": None},
-        {"at_s": 0.501, "ttft_ms": None, "tpot_ms": None, "itl_max_ms": None, "e2el_ms": None,
-         "error": "HTTP 503: busy"},
-    ]  # fmt: skip
-    assert found(8)["requests"] == each(Run(tuple(map(record, range(8)))))
+    assert output == (
+        RequestFigures(0.0, 10.0, 2.0, 2.0, 14.0, None),
+        RequestFigures(0.501, None, None, None, None, "HTTP 503: busy"),
+    )
+    assert found(8).requests == each(Run(tuple(map(record, range(8)))))
 
 
 def test_requests_beyond_what_a_document_carries_are_thinned_out_evenly() -> None:
     run = Run(tuple(map(record, range(10))))
-    assert [entry["at_s"] for entry in each(run, 4)] == [0.0, 0.75, 1.5, 2.25]
+    assert [entry.at_s for entry in each(run, 4)] == [0.0, 0.75, 1.5, 2.25]
     assert len(each(run, 10)) == 10
-    assert each(Run(())) == []
+    assert each(Run(())) == ()

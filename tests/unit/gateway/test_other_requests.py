@@ -13,10 +13,11 @@ import pytest
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.serving_config import load
-from b200kit.node.latency import other_requests
+from b200kit.node.latency import gateway_counters
 from b200kit.node.latency.smoke import Smoke
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving.gateway import haproxy
+from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message
 from tests.unit.gateway.proxy import Proxy, running, until
 from tests.unit.node.client.server_thread import running as standin
@@ -37,17 +38,19 @@ def test_gateway_counts_what_it_passed_on_and_forgets_it_with_a_restart(tmp_path
         for _ in range(7):
             ask(proxy)
         after = haproxy.traffic(proxy.socket)
-    assert other_requests.count(before, after, ours=7) == 0
-    assert other_requests.count(before, after, ours=4) == 3
+    assert gateway_counters.count(before, after, ours=7) == 0
+    assert gateway_counters.count(before, after, ours=4) == 3
     # One that was under way already was served meanwhile, too.
-    assert other_requests.count((before[0], 2), after, ours=7) == 2
-    assert_message(other_requests.count(after, before, ours=7)["unmeasured"])
+    assert gateway_counters.count((before[0], 2), after, ours=7) == 2
+    found = gateway_counters.count(after, before, ours=7)
+    assert isinstance(found, Unmeasured)
+    assert_message(found.reason)
 
 
 def test_gateway_that_cannot_be_asked_is_not_taken_for_one_without_users() -> None:
     unknown = unmeasured("no socket")
-    assert other_requests.count(unknown, (7, 0), 7) == unknown
-    assert other_requests.count((7, 0), unknown, 7) == unknown
+    assert gateway_counters.count(unknown, (7, 0), 7) == Unmeasured("no socket")
+    assert gateway_counters.count((7, 0), unknown, 7) == Unmeasured("no socket")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_own_last_answer_is_no_request_of_others(
 ) -> None:
     answers = iter(readings)
     monkeypatch.setattr(haproxy, "traffic", lambda: next(answers))
-    assert asyncio.run(other_requests.at_rest(within_s=0.1)) == found
+    assert asyncio.run(gateway_counters.at_rest(within_s=0.1)) == found
 
 
 @pytest.mark.process

@@ -8,14 +8,15 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Tally
 from b200kit.node.client.serving_config import load
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import hours
 from b200kit.node.renewal import attempts, node
 from b200kit.node.renewal.attempts import Attempts
@@ -46,13 +47,13 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         yield found
 
 
-def renewed(site: ThisNode, said: list[str]) -> dict[str, Any] | None:
-    """The document of the first measurement that ended by itself."""
+def renewed(site: ThisNode, said: list[str]) -> SmokeResult | None:
+    """The first measurement that ended by itself."""
 
-    def judge(_: object) -> dict[str, Any]:
-        return {"verdict": "pass"}
+    def judge(found: SmokeResult) -> SmokeResult:
+        return replace(found, verdict="pass")
 
-    return asyncio.run(Attempts(site, 0.3, judge, said.append).until_measured()).document
+    return asyncio.run(Attempts(site, 0.3, judge, said.append).until_measured()).found
 
 
 def test_it_does_not_yield_to_itself(proxy: Proxy, tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_it_yields_to_a_user(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.M
     took: list[float] = []
     measure = ThisNode.measure
 
-    async def with_a_user(self: ThisNode, tally: Tally) -> dict[str, Any]:
+    async def with_a_user(self: ThisNode, tally: Tally) -> SmokeResult:
         began = time.monotonic()
         asking = asyncio.ensure_future(asyncio.to_thread(ask, proxy)) if not took else None
         try:

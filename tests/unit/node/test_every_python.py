@@ -143,9 +143,10 @@ def test_server_is_asked_and_measured_alike(python: str, program: Path, tmp_path
         asked = answer(run(python, "-I", program, "correctness-check", "--config", serving))
         done = run(python, "-I", program, "measure", "--config", serving, "--seed", 5)
     measured = json.loads(done.stdout)
-    assert (asked["ok"], asked["same_text"]) == (True, True)
-    assert (measured["completed"], measured["failed"]) == (SMOKE["requests"], 0), done.stderr
-    assert measured["total_output_tokens"] == 60
+    assert (asked["problems"], asked["same_text"]) == ([], True)
+    main = measured["main"]
+    assert (main["completed"], main["failed"]) == (SMOKE["requests"], 0), done.stderr
+    assert main["total_output_tokens"] == 60
     assert measured["conditions"]["isl_measured"] == {"min": 40, "mean": 40.0, "max": 40}
 
 
@@ -157,7 +158,8 @@ def test_conversations_about_texts_are_measured_from_the_one_file(
         serving = config(tmp_path, url, smoke=SMOKE | {"input_tokens": 120, "dataset": asked})
         done = run(python, "-I", program, "measure", "--config", serving, "--seed", 5)
     measured = json.loads(done.stdout)
-    assert (measured["completed"], measured["failed"]) == (SMOKE["requests"], 0), done.stderr
+    main = measured["main"]
+    assert (main["completed"], main["failed"]) == (SMOKE["requests"], 0), done.stderr
     assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
 
 

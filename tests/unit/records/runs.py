@@ -9,34 +9,24 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from b200kit.records import conditions, conditions_sources
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import structure, unstructure
+from b200kit.records import conditions
 from b200kit.records import entries as record
 from b200kit.records.conditions import RunConditions
 from b200kit.records.entries import Acceptance, AnyEntry, MeasuredRun, Record
-from b200kit.records.metrics import METRICS, Measured
-from tests.unit import states
+from b200kit.records.statistics import Measured
+from tests.unit import smoke_results, states
 
-RECORDED = Path(__file__).parents[2] / "data" / "diagnosis"
 BASE = {"ttft": 41.0, "itl": 9.8, "tpot": 10.1, "e2el": 660.0}
 """Run medians in ms, the shape of a 70B model's; figures are made up."""
 
 
-@cache
-def _recorded(name: str) -> dict[str, Any]:
-    return dict(json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8")))
-
-
-def smoke(name: str = "healthy") -> dict[str, Any]:
-    """A recorded result of the smoke test (tests/data/diagnosis/README.md)."""
-    return copy.deepcopy(_recorded(name))
-
-
 def sources(**changes: Any) -> dict[str, Any]:
     """All that run conditions are built from, complete but for what nobody collects yet."""
-    state, result = states.healthy(), smoke()
+    state, result = states.healthy(), smoke_results.result()
     state["notes"]["warm"] = {str(n): {"warm": True, "rounds": [{}] * 6} for n in range(4)}
     layout = [
         {"gpus": [2 * n, 2 * n + 1], "numa_nodes": [n // 2], "cpus": f"{n * 28}-{n * 28 + 27}",
@@ -55,10 +45,13 @@ def sources(**changes: Any) -> dict[str, Any]:
         "environment": {"VLLM_NO_USAGE_STATS": "1"},
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
-    own = {"node": "n01", "requested": asked, "state": state, "smoke": result, "layout": layout}
     return {
-        **own,
-        "observed": conditions_sources.observed(state, result, asked["libraries"]),
+        "node": "n01",
+        "requested": asked,
+        "state": state,
+        "smoke": unstructure(result),
+        "layout": layout,
+        "observed": conditions.observed(state, result, asked["libraries"]),
         **changes,
     }
 
@@ -78,13 +71,16 @@ def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> M
     """One run's entry, its line not written yet; *number* gives it its day and its salt."""
     at = f"2026-{10 + number // 28:02d}-{1 + number % 28:02d}T09:00:00Z"
     own = run_conditions(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
-    result = smoke() | {f"p50_{metric}_ms": medians[metric] for metric in METRICS}
+    result = smoke_results.result(smoke_results.medians(medians))
     return record.run_entry(own, result, f"run-{number}")
 
 
-def figured(run: MeasuredRun, **figures: object) -> MeasuredRun:
-    """A run with other figures."""
-    return replace(run, figures={**run.figures, **figures})
+def figured(run: MeasuredRun, **changes: object) -> MeasuredRun:
+    """A run with other figures: by their dotted paths with `__` for the dot."""
+    found = unstructure(run.smoke)
+    for path, value in changes.items():
+        smoke_results.put(found, path.replace("__", "."), value)
+    return replace(run, smoke=structure(SmokeResult, found))
 
 
 def accepted(

@@ -9,26 +9,31 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.texts import Texts
+from b200kit.node.latency.load_run import Volley
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving.libraries import libraries
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
 from b200kit.records.conditions import (
+    FIELDS,
+    Role,
     RunConditions,
     differences,
     load_differences,
     missing,
+    observed,
     same,
     uncompared,
     value_of,
 )
-from b200kit.records.conditions_fields import FIELDS, Role
-from b200kit.records.conditions_sources import observed
 from b200kit.records.entries import RecordError, run_entry
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
-from tests.unit.records import runs
+from tests.unit import smoke_results
+from tests.unit.records import diagnoses, runs
 
 NEEDED = [field.name for field in FIELDS if field.needed]
 NOBODY = {"unmeasured": "nobody looked"}
@@ -56,11 +61,15 @@ def test_what_the_result_of_an_older_version_lacks_says_so() -> None:
 
 def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
     clock = {"min": 1200, "median": 1905, "max": 1965}
-    gpu = {"sm_clock_mhz": clock, "clocks_event_reasons": 0x44, "power_usage_mw": clock}
-    result = runs.smoke() | {"gpus": [gpu | {"index": 0}, gpu | {"index": 1}]}
-    result["server"]["spec_acceptance_rate"] = 0.7
-    result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
-    sources = runs.sources(smoke=result)
+    gpus = [diagnoses.gpu(0x44) | {"index": index, "sm_clock_mhz": clock} for index in (0, 1)]
+    changes = {
+        "gpus": gpus,
+        "server.spec_acceptance_rate": 0.7,
+        "conditions.server_ages_s": [40.0, 41.5],
+        "conditions.libraries": {"nccl": "2.27.7"},
+    }
+    result = smoke_results.result(changes)
+    sources = runs.sources(smoke=unstructure(result))
     sources["observed"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
     built = conditions.build(sources)
     assert value_of(built, "observed.sm_clock") == 1905
@@ -78,7 +87,8 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
 
 def test_one_gpu_that_was_not_read_leaves_open_whether_any_was_slowed_down() -> None:
     unread = {"unmeasured": "GPU is lost (15)"}
-    found = observed({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
+    gpus = [diagnoses.gpu(reasons) for reasons in (0, unread)]
+    found = observed({}, smoke_results.result({"gpus": gpus}))
     assert found["slowed"] == unread
 
 
@@ -93,14 +103,14 @@ def test_every_field_stands_in_conditions_of_nothing_with_its_reason() -> None:
 def test_result_without_a_needed_field_is_not_stored_and_the_field_is_named(name: str) -> None:
     known = runs.run_conditions().fields
     with raises_message(RecordError):
-        run_entry(RunConditions({**known, name: NOBODY}), runs.smoke(), "run-1")
+        run_entry(RunConditions({**known, name: NOBODY}), smoke_results.result(), "run-1")
     without = {field: value for field, value in known.items() if field != name}
     assert len(missing(RunConditions(without))) == 1
 
 
 def test_null_of_a_result_is_no_value_and_null_of_a_state_is_absence() -> None:
     sources = runs.sources()
-    sources["smoke"]["completed"] = None
+    sources["smoke"]["main"]["completed"] = None
     sources["state"]["kernel"]["sysctls"] = None
     run_conditions = conditions.build(sources)
     assert isinstance(value_of(run_conditions, "run.completed"), Unmeasured)
@@ -177,8 +187,9 @@ def test_another_load_is_not_comparable() -> None:
 
 def test_other_prompts_are_another_load_and_what_is_other_is_named() -> None:
     def run(**given: Any) -> RunConditions:
-        asked = Dataset(Texts(), **given).conditions()
-        return runs.run_conditions(**{f"load__{key}": value for key, value in asked.items()})
+        asked = Volley("m", 1, 1, Arrival(), 1, "s", dataset=Dataset(Texts(), **given)).load()
+        names = ("prompts", "prefix_share", "prefix_requests", "turns")
+        return runs.run_conditions(**{f"load__{name}": getattr(asked, name) for name in names})
 
     plain, shared, talked = run(), run(shared=0.5, group=4), run(shared=0.5, group=4, turns=3)
     named = [str(change) for change in load_differences(plain, shared)]
@@ -218,21 +229,20 @@ def test_what_is_drawn_from_a_state() -> None:
         ],
         "xids": [{"code": 63}, {"code": 63}, {"code": 48}],
     }
-    assert observed(state, {"paths": {"gateway": {}, "direct-0": {}}}) == {
-        "path": "gateway",
+    assert observed(state, None) == {
         "warm_rounds": 4,
         "bound_nodes": {"vllm@0.service": "0", "vllm@1.service": "1"},
         "xids": [48, 63],
         "libraries": {},
-        "slowed": {"unmeasured": "gpus is not in the document"},
+        "slowed": {"unmeasured": "the GPUs were not read during the run"},
     }
 
 
 @in_subtests("value", [None, {}, [], "x", 3, {"unmeasured": "no"}, [{}], [None]])
 def test_odd_states_are_unmeasured_and_not_invented(value: object) -> None:
     state = {"notes": {"warm": value}, "processes": value, "xids": value}
-    found = observed(copy.deepcopy(state), {"paths": value})
-    for name in ("path", "warm_rounds", "bound_nodes"):
+    found = observed(copy.deepcopy(state), None)
+    for name in ("warm_rounds", "bound_nodes"):
         assert isinstance(found[name], dict)
         assert "unmeasured" in found[name]
 
@@ -248,4 +258,4 @@ def test_several_missing_fields_are_all_named_and_the_first_is_explained() -> No
     blind = dict.fromkeys(names, NOBODY)
     run_conditions = RunConditions({**runs.run_conditions().fields, **blind})
     with raises_message(RecordError):
-        run_entry(run_conditions, runs.smoke(), "run-1")
+        run_entry(run_conditions, smoke_results.result(), "run-1")

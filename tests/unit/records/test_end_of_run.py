@@ -15,7 +15,7 @@ from b200kit.report.files import write
 from b200kit.run import jsonl
 from b200kit.run.node import Node
 from tests.messages import assert_message
-from tests.unit import nodes
+from tests.unit import nodes, smoke_results
 from tests.unit.records import runs
 from tests.unit.report.pages import terminal
 
@@ -26,7 +26,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
     found, _ = nodes.settled(tmp_path)
     found.layout()
-    found.record.smoke = runs.smoke()
+    found.record.smoke = smoke_results.result()
     found.record.outcome = "live"
     assert found.record.state is not None
     found.record.state["notes"]["warm"] = {
@@ -129,7 +129,6 @@ def test_regression_and_diagnosis_are_shown(
 ) -> None:
     ended(node)
     own = kept().runs[0].conditions
-    slow = runs.smoke("queueing")
     for number, day in enumerate([*runs.days(1, 6, 0.01), *runs.days(2, 6, 0.01, 0.2)]):
         entry = runs.run(number, day)
         new = {"versions.driver": "580.159.03"} if number >= 6 else {}
@@ -140,9 +139,10 @@ def test_regression_and_diagnosis_are_shown(
     # The newest run is of the slow six's system, and one that queues.
     assert node.record.state is not None
     node.record.state["nvml"]["driver_version"] = "580.159.03"
-    node.record.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
-    node.record.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
-    node.record.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}
+    healthy = smoke_results.document({"load.cache_salt": "new"})
+    slow = smoke_results.medians({metric: 1.2 * ms for metric, ms in runs.BASE.items()})
+    own = {key: healthy[key] for key in ("conditions", "load")} | {"main.ttft.p95_ms": 500.0}
+    node.record.smoke = smoke_results.result(own | slow, "queueing")
     run = ended(node)
     text = terminal(run)
     assert "DIFFERENT" in text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from b200kit.records import comparison, entries
-from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
-from b200kit.records.conditions_fields import Role
+from b200kit.records.comparison import MedianAtTp, acceptable, against, by_tensor_parallel, latest
+from b200kit.records.conditions import Role
 from b200kit.records.entries import Acceptance, Record, RecordError, counts, parse
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -71,7 +72,7 @@ def test_writing_goes_on_behind_a_torn_line() -> None:
 
 
 def test_changed_line_is_told_and_counts_nowhere() -> None:
-    faster = content().replace(b'"p50_ttft_ms": 41.0', b'"p50_ttft_ms": 21.0', 1)
+    faster = content().replace(b'"p50_ms": 41.0', b'"p50_ms": 21.0', 1)
     known = parse(faster)
     assert len(known.runs) == 2
     assert_message(*known.damage)
@@ -96,6 +97,11 @@ def test_any_bytes_can_be_read(junk: bytes) -> None:
     assert len(known.runs) == 3
 
 
+def test_line_of_another_schema_is_named_by_its_schema() -> None:
+    older = content(1).replace(b"b200kit/record/2", b"b200kit/record/1")
+    assert_message(*parse(older).damage)
+
+
 def test_measurement_is_known_again_and_a_new_one_is_not() -> None:
     known = parse(content())
     assert known.holds(runs.run(1))
@@ -105,8 +111,8 @@ def test_measurement_is_known_again_and_a_new_one_is_not() -> None:
 @pytest.mark.parametrize(
     "figures",
     [{"verdict": "invalid"},
-     {"failed": 2},
-     {f"p50_{m}_ms": None for m in runs.BASE}],
+     {"main__failed": 2},
+     {f"main__{m}__p50_ms": None for m in runs.BASE}],
 )  # fmt: skip
 def test_figures_that_flatter_count_nowhere(figures: dict[str, Any]) -> None:
     run = runs.figured(runs.run(1), **figures)
@@ -120,55 +126,56 @@ def test_missed_objective_counts_its_times_are_true() -> None:
 
 def test_same_node_is_the_same() -> None:
     found = against(sample(10, 10))
-    assert found["outcome"] == "same"
-    assert found["baseline"]["by"] == "ops"
-    assert (found["runs"]["before"]["count"], found["runs"]["after"]["count"]) == (10, 10)
+    assert found.outcome == "same"
+    assert found.baseline
+    assert found.baseline.by == "ops"
+    assert (found.accepted.count, found.newer.count) == (10, 10)
 
 
 def test_regression_names_what_changed_between_the_conditions() -> None:
     found = against(sample(10, 10, 0.07, versions__driver=NEW))
-    assert found["outcome"] == "different"
-    assert set(found["slower"]) == set(runs.BASE)
-    assert found["changed"] == [{"text": f"driver 580.105.08 -> {NEW}", "role": "system"}]
+    assert found.outcome == "different"
+    assert set(found.slower) == set(runs.BASE)
+    assert found.changed == (f"driver 580.105.08 -> {NEW}",)
 
 
 def test_regression_without_a_change_names_none() -> None:
     found = against(sample(10, 10, 0.07))
-    assert (found["outcome"], found["changed"]) == ("different", [])
+    assert (found.outcome, found.changed) == ("different", ())
 
 
 def test_runs_of_another_system_are_not_mixed_into_the_newer_ones() -> None:
     found = against(sample(10, 6, 0.07, versions__driver=NEW))
-    assert found["runs"]["after"]["count"] == 6
+    assert found.newer.count == 6
 
 
 def test_nothing_is_the_same_without_a_baseline() -> None:
     found = against(sample(10, 10, accepted=False))
-    assert found["outcome"] == "unclear"
-    assert_message(found["why"])
+    assert found.outcome == "unclear"
+    assert_message(found.why)
 
 
 def test_accepted_runs_are_not_compared_with_themselves() -> None:
     found = against(sample(10, 0))
-    assert found["outcome"] == "unclear"
-    assert_message(found["why"])
+    assert found.outcome == "unclear"
+    assert_message(found.why)
 
 
 def test_too_few_newer_runs_are_unclear_and_the_last_one_gives_a_hint() -> None:
     found = against(sample(10, 1, 0.3))
-    assert found["outcome"] == "unclear"
-    assert not any(hint["inside"] for hint in found["hint"].values())
+    assert found.outcome == "unclear"
+    assert not any(hint.inside for hint in found.hint.values())
 
 
 def test_another_load_is_never_compared() -> None:
     found = against(sample(10, 10, load__isl=512))
-    assert found["outcome"] == "unclear"
-    assert_message(found["why"])
+    assert found.outcome == "unclear"
+    assert_message(found.why)
 
 
 def test_stand_in_is_never_compared_with_a_real_engine() -> None:
     found = against(sample(10, 10, load__stand_in=False))
-    assert found["outcome"] == "unclear"
+    assert found.outcome == "unclear"
 
 
 def test_newest_acceptance_counts() -> None:
@@ -176,16 +183,16 @@ def test_newest_acceptance_counts() -> None:
     act = runs.accepted(old.runs[10:], "new driver", "2026-12-01T00:00:00Z")
     more = [runs.run(40 + n, d) for n, d in enumerate(runs.days(5, 8, 0.01, 0.07))]
     found = against(runs.kept([*old.entries, act, *more]))
-    assert (found["outcome"], found["baseline"]["why"]) == ("same", "new driver")
+    assert (found.outcome, found.baseline and found.baseline.why) == ("same", "new driver")
 
 
 def test_empty_record_is_unclear() -> None:
-    assert against(Record())["outcome"] == "unclear"
+    assert against(Record()).outcome == "unclear"
 
 
 def test_node_is_compared_with_another() -> None:
     found = against(sample(0, 8, 0.07), other=sample(10, 0))
-    assert (found["outcome"], found["baseline"]) == ("different", None)
+    assert (found.outcome, found.baseline) == ("different", None)
 
 
 def test_baseline_takes_the_newest_runs_of_one_system() -> None:
@@ -219,10 +226,8 @@ def test_tpot_at_each_tensor_parallelism() -> None:
     small = [runs.run(n, {**runs.BASE, "tpot": 10.1}) for n in range(3)]
     large = [runs.run(9 + n, {**runs.BASE, "tpot": 9.9}, serving__tp=8) for n in range(2)]
     known = runs.kept([*small, *large])
-    assert by_tensor_parallel(known.runs, known.runs[-1]) == [
-        {"tp": 2, "tpot_ms": 10.1, "runs": 3},
-        {"tp": 8, "tpot_ms": 9.9, "runs": 2},
-    ]
+    found = by_tensor_parallel(known.runs, known.runs[-1])
+    assert found == (MedianAtTp(2, 10.1, 3), MedianAtTp(8, 9.9, 2))
     # A node that is at the smaller one already has nothing to go back from.
     assert len(by_tensor_parallel(known.runs, known.runs[0])) == 1
 
@@ -237,8 +242,8 @@ def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
     figures = entries.measured(entry).figures
     assert {"ttft", "p95_ttft", "missed"} <= set(figures)
     assert not any(name.startswith("p99") for name in figures)
-    shares = {"goodput_share": 0.9, "late_share": 0.25}
-    entry = runs.figured(entry, completed=58, max_ttft_ms=9.0, **shares)
+    shares = {"main__goodput_share": 0.9, "main__late_share": 0.25}
+    entry = runs.figured(entry, main__completed=58, main__ttft__max_ms=9.0, **shares)
     figures = entries.measured(entry).figures
     assert not any(name.startswith("p95") for name in figures)
     assert figures["missed"] == pytest.approx(0.1)
@@ -250,12 +255,9 @@ def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
 def test_replica_is_kept_by_its_medians_and_compared_by_how_much_slower_than_the_others_it_is() -> (
     None
 ):
-    kept = runs.run(1).figures["replicas"]
-    assert {path: set(of) for path, of in kept.items()} == {
-        "direct-0": {"tpot", "ttft"}, "direct-1": {"tpot", "ttft"},
-    }  # fmt: skip
-    figures = entries.measured(runs.run(1)).figures
-    factor = kept["direct-1"]["tpot"] / kept["direct-0"]["tpot"]
-    assert figures["direct-1 tpot"] == pytest.approx(factor)
-    alone = runs.figured(runs.run(1), replicas={"direct-0": kept["direct-0"]})
+    run = runs.run(1)
+    figures = entries.measured(run).figures
+    one, other = (run.smoke.direct[f"direct-{n}"].tpot.p50_ms or 0 for n in (0, 1))
+    assert figures["direct-1 tpot"] == pytest.approx(other / one)
+    alone = replace(run, smoke=replace(run.smoke, direct={"direct-0": run.smoke.main}))
     assert not any(name.startswith("direct") for name in entries.measured(alone).figures)

@@ -9,8 +9,7 @@ import random
 from collections import Counter
 
 from b200kit.node.client import false_red
-from b200kit.records.metrics import of_replicas
-from b200kit.records.statistics import slower
+from b200kit.records.statistics import of_replicas, slower
 from tests.sample import sample
 from tests.subtests import in_subtests
 from tests.unit.node.client import test_goodput as objective

@@ -12,9 +12,12 @@ import pytest
 
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.golden.replicas import Golden
+from b200kit.node.client.golden.replicas import Golden, GoldenResult
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import decode, unstructure
+from b200kit.node.state.view import Unmeasured
 from b200kit.records import golden, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
@@ -25,12 +28,14 @@ from b200kit.stages import smoke
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 from tests.unit.node.client.golden_answers import another, answers, changed, less_sure, replies
 from tests.unit.nodes import look, make, settled
 from tests.unit.records import runs
 from tests.unit.records.test_smoke_comparison import WARM
 
 Said = Sequence[Answer]
+OTHERS = {"server.other_requests": 7}
 SOUND, WRONG, DRIFTED = answers(), changed(another), changed(less_sure(1.0))
 
 
@@ -51,8 +56,8 @@ def serving(tmp_path: Path, name: str = "n01", **changes: Any) -> tuple[Node, Ma
     return node, machine
 
 
-def result(*said: Said, **changes: Any) -> dict[str, Any]:
-    """A smoke document that passed on the node, of replicas that said so."""
+def result(*said: Said, **changes: object) -> dict[str, Any]:
+    """A smoke test that passed on the node, of replicas that said so, as JSON."""
     group = Golden({f"direct-{n}": replies(one) for n, one in enumerate(said)}, 32)
     verdict = "invalid" if group.doubt else "pass"
     own = {
@@ -60,11 +65,11 @@ def result(*said: Said, **changes: Any) -> dict[str, Any]:
         "verdict": verdict,
         "reasons": [group.doubt][: bool(group.doubt)],
     }
-    return runs.smoke() | own | changes
+    return smoke_results.document(own | changes)
 
 
-def measured(on: tuple[Node, Machine], *said: Said, **changes: Any) -> dict[str, Any]:
-    """What became of the document."""
+def measured(on: tuple[Node, Machine], *said: Said, **changes: object) -> SmokeResult:
+    """What became of it."""
     node, machine = on
     document = json.dumps(result(*said, **changes))
     machine.answers = {"node.pyz measure": (True, document)}
@@ -76,9 +81,16 @@ def measured(on: tuple[Node, Machine], *said: Said, **changes: Any) -> dict[str,
     return node.record.smoke
 
 
-def outcome(found: dict[str, Any]) -> tuple[str, str]:
+def outcome(found: SmokeResult) -> tuple[str, str]:
     """The reference's outcome and the verdict."""
-    return found["golden"]["reference"]["outcome"], found["verdict"]
+    return answered(found).outcome, found.verdict
+
+
+def answered(found: SmokeResult) -> AnswersJudgement:
+    """The answers beside the reference."""
+    assert isinstance(found.golden, GoldenResult)
+    assert found.golden.reference is not None
+    return found.golden.reference
 
 
 def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_it(
@@ -89,10 +101,10 @@ def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_
     [file] = (records / golden.FOLDER).iterdir()
     assert outcome(measured(node, SOUND, SOUND)) == ("same", "pass")
     assert outcome(measured(node, DRIFTED, DRIFTED)) == ("drifted", "pass")
-    assert smoke.summary(node[0]).endswith("; answers: drifted")
+    assert smoke.summary(measured(node, DRIFTED, DRIFTED)).endswith("; answers: drifted")
     wrong = measured(node, WRONG, WRONG)
     assert outcome(wrong) == ("different", "fail")
-    assert_message(*wrong["reasons"])
+    assert_message(*wrong.reasons)
     assert len(file.read_text().splitlines()) == 1
 
 
@@ -102,8 +114,9 @@ def test_one_of_two_that_differ_is_named_by_the_reference(tmp_path: Path, record
     measured(node, SOUND, SOUND)
     found = measured(node, SOUND, WRONG)
     assert outcome(found) == ("different", "fail")
-    assert "direct-1: answers otherwise than the reference of n01" in found["reasons"][0]
-    assert found["golden"]["answers"]
+    assert "direct-1: answers otherwise than the reference of n01" in found.reasons[0]
+    assert isinstance(found.golden, GoldenResult)
+    assert found.golden.answers
 
 
 def test_word_of_one_replica_is_no_reference_until_another_node_says_the_same(
@@ -114,11 +127,11 @@ def test_word_of_one_replica_is_no_reference_until_another_node_says_the_same(
     assert outcome(measured(one, SOUND)) == ("none", "pass")
     differs = measured(other, WRONG)
     assert outcome(differs) == ("unmeasured", "invalid")
-    assert_message(*differs["reasons"])
+    assert_message(*differs.reasons)
     assert outcome(measured(third, SOUND)) == ("accepted", "pass")
     found = measured(other, WRONG)
     assert outcome(found) == ("different", "fail")
-    assert "than the reference of n01" in found["reasons"][0]
+    assert "than the reference of n01" in found.reasons[0]
 
 
 def test_change_of_what_decides_the_arithmetic_means_a_new_reference(
@@ -177,7 +190,7 @@ def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> No
     file.write_text(file.read_text().replace("w2.3", "w9.9"))
     found = measured(node, SOUND, SOUND)
     assert outcome(found) == ("unmeasured", "invalid")
-    assert_message(*found["reasons"])
+    assert_message(*found.reasons)
 
 
 @pytest.mark.one_in(3)
@@ -190,7 +203,7 @@ def test_answers_of_another_form_are_no_pass_and_no_reference(
     tmp_path: Path, records: Path, odd: list[object]
 ) -> None:
     said = result(SOUND, SOUND)["golden"] | {"answers": {"direct-0": [odd], "direct-1": "direct-0"}}
-    with pytest.raises(RemoteError, match=r"no measurement: golden: answers\b"):
+    with pytest.raises(RemoteError, match=r"no measurement: golden\.answers\b"):
         measured(serving(tmp_path), SOUND, golden=said)
     assert not (records / golden.FOLDER).exists()
 
@@ -198,14 +211,13 @@ def test_answers_of_another_form_are_no_pass_and_no_reference(
 def test_answers_given_beside_others_requests_make_no_reference(
     tmp_path: Path, records: Path
 ) -> None:
-    server = {"other_requests": 7}
-    found = measured(serving(tmp_path), SOUND, SOUND, server=server)
+    found = measured(serving(tmp_path), SOUND, SOUND, **OTHERS)
     assert outcome(found) == ("none", "pass")
 
 
 def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path, records: Path) -> None:
     found = measured(serving(tmp_path), SOUND, golden={"unmeasured": "no golden prompt was sent"})
-    assert (found["verdict"], "reference" in found["golden"]) == ("pass", False)
+    assert (found.verdict, isinstance(found.golden, Unmeasured)) == ("pass", True)
     assert not (records / golden.FOLDER).exists()
 
 
@@ -229,7 +241,7 @@ def test_reference_is_left_on_the_node_for_what_is_served_there(
 
 def test_word_of_a_single_replica_is_its_own_reference(tmp_path: Path, records: Path) -> None:
     node = serving(tmp_path)
-    measured(node, SOUND, server={"other_requests": 7})
+    measured(node, SOUND, **OTHERS)
     assert reference.PATH not in node[1].files
     measured(node, SOUND)
     assert on_node(node).answers == SOUND

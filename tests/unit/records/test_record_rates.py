@@ -14,9 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from b200kit.records.groups import DAYS, trimmed
-from b200kit.records.metrics import METRICS, Measured, of_replicas
-from b200kit.records.statistics import compare, slower
+from b200kit.records.statistics import (
+    DAYS,
+    METRICS,
+    Measured,
+    compare,
+    of_replicas,
+    slower,
+    trimmed,
+)
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 

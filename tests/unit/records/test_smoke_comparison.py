@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
+from b200kit.node.lib.documents import to_bytes
 from b200kit.records import entries, provenance, store
 from b200kit.records.conditions import RunConditions
-from b200kit.records.metrics import METRICS
+from b200kit.records.statistics import METRICS
 from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
+from tests.unit import smoke_results
 from tests.unit.nodes import look, make, settled
 from tests.unit.records import runs
 
@@ -31,17 +36,25 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settled:
     return found, machine
 
 
-def measure(node: Settled, result: dict[str, Any]) -> None:
-    """Run the stage; the node program says *result*."""
+def measure(node: Settled, result: SmokeResult) -> BaselineComparison:
+    """Run the stage; the node program says *result*. What it came to beside the baseline."""
     found, machine = node
-    machine.answers = {"node.pyz measure": (True, json.dumps(result))}
+    machine.answers = {"node.pyz measure": (True, to_bytes(result).decode())}
     look(found)
     make(found, "smoke")
+    return compared(node)
 
 
-def result(medians: dict[str, float] = runs.BASE, **changes: Any) -> dict[str, Any]:
+def compared(node: Settled) -> BaselineComparison:
+    """What the last one came to."""
+    assert node[0].record.smoke
+    assert node[0].record.smoke.comparison
+    return node[0].record.smoke.comparison
+
+
+def result(medians: Mapping[str, float | None] = runs.BASE, **changes: Any) -> SmokeResult:
     """A result that passes, with these medians."""
-    return runs.smoke() | {f"p50_{m}_ms": medians[m] for m in METRICS} | changes
+    return smoke_results.result({**smoke_results.medians(medians), **changes})
 
 
 def accepted(node: Settled, count: int = 10) -> None:
@@ -67,18 +80,15 @@ def shifted(by: float, metric: str = "tpot") -> dict[str, float]:
 def test_without_a_baseline_nothing_fails_and_that_is_said(
     node: Settled, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure(node, result(shifted(9.0)))
-    assert node[0].record.smoke is not None
-    assert node[0].record.smoke["comparison"]["outcome"] == "none"
+    assert measure(node, result(shifted(9.0))).outcome == "none"
     assert_message(capsys.readouterr().err)
 
 
 def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
     accepted(node)
-    measure(node, result(shifted(0.01)))
-    compared = (node[0].record.smoke or {})["comparison"]
-    assert (compared["outcome"], compared["baseline"]["by"]) == ("usual", "ops")
-    assert all(one["inside"] for one in compared["metrics"].values())
+    found = measure(node, result(shifted(0.01)))
+    assert (found.outcome, found.baseline and found.baseline.by) == ("usual", "ops")
+    assert all(one.inside for one in found.metrics.values())
 
 
 @pytest.mark.one_in(4)
@@ -93,11 +103,12 @@ def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
     assert kept["verdict"] == "fail"  # so that the next run measures again
 
 
-def replica(path: str, by: float) -> dict[str, Any]:
+def replica(path: str, by: float) -> SmokeResult:
     """A result like the others but for one replica's tokens."""
-    found = result()
-    found["paths"][path]["p50_tpot_ms"] *= by
-    return found
+    usual = result().direct[path].tpot.p50_ms
+    assert usual
+    slower: dict[str, Any] = {f"direct.{path}.tpot.p50_ms": usual * by}
+    return result(**slower)
 
 
 def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Settled) -> None:
@@ -105,17 +116,16 @@ def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Sett
     measure(node, replica("direct-1", 1.04))
     with raises_message(StageFailed):
         measure(node, replica("direct-1", 1.12))
-    compared = (node[0].record.smoke or {})["comparison"]["metrics"]
-    assert not compared["direct-1 tpot"]["inside"]
-    assert compared["direct-0 tpot"]["value"] < 1
+    metrics = compared(node).metrics
+    assert not metrics["direct-1 tpot"].inside
+    assert metrics["direct-0 tpot"].value < 1
 
 
 def test_replica_that_the_baseline_does_not_know_is_said_not_to_be_compared(node: Settled) -> None:
     accepted(node)
     more = result()
-    more["paths"]["direct-2"] = more["paths"]["direct-1"]
-    measure(node, more)
-    assert_message((node[0].record.smoke or {})["comparison"]["why"])
+    more = replace(more, direct={**more.direct, "direct-2": more.direct["direct-1"]})
+    assert_message(measure(node, more).why)
 
 
 def test_a_faster_run_passes(node: Settled) -> None:
@@ -125,23 +135,20 @@ def test_a_faster_run_passes(node: Settled) -> None:
 
 def test_another_load_is_held_against_nothing(node: Settled) -> None:
     accepted(node)
-    other = result(shifted(9.0)) | {"request_rate": 12.0}
-    measure(node, other)
-    assert "of another load" in (node[0].record.smoke or {})["comparison"]["why"]
+    other = result(shifted(9.0), **{"load.rate": 12.0})
+    assert "of another load" in measure(node, other).why
 
 
 def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -> None:
     accepted(node)
-    other = result()
-    del other["conditions"]["sampling"]
     with raises_message(StageFailed):
-        measure(node, other)
+        measure(node, result(runs.BASE, **{"conditions.engine": None}))
 
 
 def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> None:
     accepted(node)
     with raises_message(StageFailed):
-        measure(node, result(p50_itl_ms=None))
+        measure(node, result({**runs.BASE, "itl": None}))
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
@@ -155,7 +162,7 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
     accepted(node)
     with raises_message(StageFailed):
         measure(node, result(shifted(9.0), verdict="invalid", reasons=["client starved"]))
-    assert (node[0].record.smoke or {})["comparison"]["outcome"] == "none"
+    assert compared(node).outcome == "none"
 
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:

@@ -6,15 +6,21 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import pytest
 
+from b200kit.node.client.smoke_result import Predicted
 from b200kit.records import statistics
-from b200kit.records.groups import LEAST
-from b200kit.records.metrics import Measured
-from b200kit.records.statistics import Comparison, ComparisonOutcome, modes, spread
-from b200kit.records.student_t import inside, quantile
+from b200kit.records.statistics import (
+    LEAST,
+    Comparison,
+    ComparisonOutcome,
+    Measured,
+    inside,
+    modes,
+    quantile,
+    spread,
+)
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 
@@ -28,12 +34,12 @@ def compare(before: Sequence[Medians], after: Sequence[Medians]) -> Comparison:
     return statistics.compare(runs.dated(before), runs.dated(after))
 
 
-def expected(before: Sequence[Medians], run: Medians) -> dict[str, dict[str, Any]]:
+def expected(before: Sequence[Medians], run: Medians) -> dict[str, Predicted]:
     """One run against a group of them."""
     return statistics.expected(runs.dated(before), Measured("new", run))
 
 
-def slower(before: Sequence[Medians], run: Medians) -> dict[str, dict[str, Any]]:
+def slower(before: Sequence[Medians], run: Medians) -> dict[str, Predicted]:
     """The metrics in which it is slower."""
     return statistics.slower(runs.dated(before), Measured("new", run))
 
@@ -185,17 +191,17 @@ def test_spread_is_of_runs() -> None:
 
 def test_one_run_is_a_hint_only_within_what_the_baseline_predicts() -> None:
     before = runs.days(3, 10, 0.01)
-    assert all(hint["inside"] for hint in hints(before, runs.BASE).values())
+    assert all(hint.inside for hint in hints(before, runs.BASE).values())
     worse = {metric: value * 1.1 for metric, value in runs.BASE.items()}
-    assert not any(hint["inside"] for hint in hints(before, worse).values())
+    assert not any(hint.inside for hint in hints(before, worse).values())
     assert expected(before[:4], runs.BASE) == {}
 
 
-def hints(before: list[dict[str, float]], run: dict[str, float]) -> dict[str, dict[str, object]]:
+def hints(before: list[dict[str, float]], run: dict[str, float]) -> dict[str, Predicted]:
     """The hints of all metrics."""
     found = expected(before, run)
     assert set(found) == set(run)
-    return {metric: dict(hint) for metric, hint in found.items() if isinstance(hint, dict)}
+    return found
 
 
 def test_hint_after_one_run_is_rarely_wrong() -> None:
@@ -203,7 +209,7 @@ def test_hint_after_one_run_is_rarely_wrong() -> None:
     wrong = 0
     for _ in range(TRIALS):
         found = hints([runs.day(chance, 0.02) for _ in range(10)], runs.day(chance, 0.02))
-        wrong += not all(hint["inside"] for hint in found.values())
+        wrong += not all(hint.inside for hint in found.values())
     assert wrong <= 0.05 * TRIALS
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
 from b200kit.report.content.topology import FABRIC, LANE, LINKS, NUMA, PATH, PEERS
+from tests.unit import smoke_results
 
 Json = dict[str, Any]
 
@@ -16,10 +18,10 @@ _MODULES = (6, 8, 7, 5, 2, 4, 3, 1)
 _ADDRESSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 HARDWARE = {"name": "hgx-b200", "expect": {"nvlink.links": {"value": 18, "unit": "links"}}}
 FORMULAS = {
-    "ttft_ms": "first streamed token - send",
-    "itl_ms": "gap between chunks, pooled over requests",
-    "tpot_ms": "(last token - first token) / (output tokens - 1)",
-    "e2el_ms": "last token - send",
+    "ttft": "first streamed token - send",
+    "itl": "gap between chunks, pooled over requests",
+    "tpot": "(last token - first token) / (output tokens - 1)",
+    "e2el": "last token - send",
 }
 
 
@@ -118,44 +120,42 @@ def smoke(*, stand_in: bool = False, arrays: bool = True) -> Json:
     values = {
         k: sorted(rng.lognormvariate(m, s) for _ in range(n)) for k, (n, m, s) in scale.items()
     }
-    doc: Json = {
-        "schema": "b200kit/smoke/1",
-        "verdict": "pass",
-        "reasons": [],
+    changes: Json = {
         "taken_at": "2026-11-21T09:49:40Z",
-        "num_prompts": 40,
-        "completed": 40,
-        "failed": 0,
-        "total_input_tokens": 5120,
-        "total_output_tokens": 2560,
-        "duration": 11.2,
-        "request_rate": 4.0,
-        "request_throughput": 3.57,
-        "output_throughput": 228.6,
-        "request_goodput": 3.57,
-        "p99_note": "n = 40 cannot carry a P99: it needs 300",
+        "main.num_prompts": 40,
+        "main.completed": 40,
+        "main.total_input_tokens": 5120,
+        "main.total_output_tokens": 2560,
+        "main.duration": 11.2,
+        "main.request_throughput": 3.57,
+        "main.output_throughput": 228.6,
+        "main.request_goodput": 3.57,
+        "main.p95_note": None,
+        "main.p99_note": "n = 40 cannot carry a P99: it needs 300",
+        "main.tokens_per_chunk": 1.0,
         "formulas": FORMULAS,
-        "client": {"run_delay_ms": 12.0, "run_delay_share": 0.001, "starved": False},
-        "schedule_delay_ms": {"p50": 0.1, "p99": 1.4},
-        "tokens_per_chunk": 1.0,
-        "server": {"ttft_mean_ms": 39.9, "preemptions": 0, "prefix_hit_rate": {"unmeasured": "no"}},
-        "conditions": {
-            "model": "tiny-llama", "engine": "vllm 0.32.0 (CPU)", "stand_in": stand_in, "seed": 1,
-            "arrival": "poisson", "isl_requested": 128, "isl_measured": 128.0, "osl_requested": 64,
-            "osl_measured": 64.0, "warmups": 6, "max_num_seqs": 8,
-        },
-    }  # fmt: skip
-    doc["ci95"] = {}
+        "client.run_delay_ms": 12.0,
+        "schedule_delay_ms.p99": 1.4,
+        "server.ttft_mean_ms": 39.9,
+        "server.prefix_hit_rate": {"unmeasured": "no"},
+        "load.rate": 4.0,
+        "load.seed": 1,
+        "load.arrival": "poisson",
+        "load.warmups": 6,
+        "conditions.engine": "vllm 0.32.0 (CPU)",
+        "conditions.stand_in": stand_in,
+        "ttfts_ms": values["ttft"] if arrays else [],
+        "itls_ms": values["itl"] if arrays else [],
+        "requests": [],
+    }
     for name, found in values.items():
         p50, p95 = found[len(found) // 2], found[int(len(found) * 0.95)]
-        doc |= {f"p50_{name}_ms": p50, f"p95_{name}_ms": p95, f"p99_{name}_ms": None}
-        doc |= {f"mean_{name}_ms": p50 * 1.04, f"max_{name}_ms": p50 * 1.9}
-        doc["ci95"] |= {f"p50_{name}_ms": [p50 * 0.97, p50 * 1.04], f"p95_{name}_ms": [p50, None]}
-    doc["paths"] = {path: {k: doc[k] for k in doc if k.endswith("_ms")} for path in
-                    ("gateway", "direct-0")}  # fmt: skip
-    if arrays:
-        doc |= {"ttfts_ms": values["ttft"], "itls_ms": values["itl"]}
-    return doc
+        figures = {"n": len(found), "mean_ms": p50 * 1.04, "std_ms": 1.0, "max_ms": p50 * 1.9,
+                   "p50_ms": p50, "p90_ms": p95, "p95_ms": p95, "p99_ms": None,
+                   "p50_ci95_ms": [p50 * 0.97, p50 * 1.04], "p95_ci95_ms": [p50, None]}  # fmt: skip
+        changes[f"main.{name}"] = figures
+    doc = smoke_results.document(changes)
+    return doc | {"direct": {"direct-0": copy.deepcopy(doc["main"])}}
 
 
 def stages(*names: str) -> list[Json]:

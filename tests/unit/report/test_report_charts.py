@@ -10,18 +10,22 @@ from typing import Any
 import pytest
 
 from b200kit.node.client.formulas import Run
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.latency.document import each
+from b200kit.node.lib.documents import structure, unstructure
+from b200kit.records import tuning as core_tuning
+from b200kit.records.goodput_knee import Sweep
 from b200kit.report.charts.chart import SHAPES, Axis, Chart, linear, marks, names, near, spanning
 from b200kit.report.charts.latency_charts import distributions, over_time
 from b200kit.report.charts.tuning_charts import SHADES, heats, sweeps
 from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
 from b200kit.report.content.nodes import fleet
-from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
-from b200kit.tuning import cells as core_tuning
+from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
+from b200kit.report.html.figure import Figure
 from b200kit.tuning import choice
-from b200kit.tuning.goodput_knee import Sweep
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 from tests.unit.cli.test_smoke_text import record as smoke_record
 from tests.unit.report import pages, records
 from tests.unit.report.pages import classes, page, terminal
@@ -79,28 +83,41 @@ def test_axis_puts_values_outside_at_its_edge() -> None:
 
 
 def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
-    stated = {"p50_ttft_ms": 41.0, "p95_ttft_ms": 44.0, "p99_ttft_ms": 44.5}
+    stated = {"main.ttft.p50_ms": 41.0, "main.ttft.p95_ms": 44.0, "main.ttft.p99_ms": 44.5}
     for samples, shown in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
-        result = {"ttfts_ms": [40.0 + i % 5 for i in range(samples)], **stated}
-        (found,) = distributions(result, stand_in=False)
+        given = {"ttfts_ms": [40.0 + i % 5 for i in range(samples)], "itls_ms": []} | stated
+        (found,) = distributions(smoke_results.result(given))
         assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == shown
 
 
 def test_close_guides_do_not_write_over_each_other() -> None:
-    given = {"p50_itl_ms": 10.0, "p95_itl_ms": 10.1, "p99_itl_ms": 10.2}
-    (found,) = distributions({"itls_ms": [10.0, 10.1, 10.2] * 100, **given}, stand_in=False)
+    stated = {"main.itl.p50_ms": 10.0, "main.itl.p95_ms": 10.1, "main.itl.p99_ms": 10.2}
+    given = {"ttfts_ms": [], "itls_ms": [10.0, 10.1, 10.2] * 100} | stated
+    (found,) = distributions(smoke_results.result(given))
     rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', found.svg))
     assert len(rows) == 3
     assert all(below - above >= 14 for above, below in pairwise(rows))
 
 
 def smoke(**over: Any) -> dict[str, Any]:
-    """A smoke result with the times of its requests."""
+    """A smoke test with the times of its requests, as JSON."""
     return records.smoke() | {"requests": pages.requests()} | over
 
 
+def pictures(**over: Any) -> list[Figure]:
+    """Those of the same over time."""
+    return over_time(structure(SmokeResult, smoke(**over)))
+
+
+def tuned(document: object) -> Tuning:
+    """A tuning as it is shown."""
+    found = tuning_of({"tuning": document})
+    assert isinstance(found, Tuning), found
+    return found
+
+
 def test_each_request_stands_at_the_second_it_was_sent() -> None:
-    ttft, gaps = over_time(smoke(), stand_in=False)
+    ttft, gaps = pictures()
     dots = places(ttft.svg, "mark speck each")
     assert len(dots) == 40
     assert len({round(b[0] - a[0], 1) for a, b in pairwise(dots)}) <= 2
@@ -110,7 +127,7 @@ def test_each_request_stands_at_the_second_it_was_sent() -> None:
 
 
 def test_failed_request_has_a_cross_and_no_latency() -> None:
-    found = over_time(smoke(requests=pages.requests(failed=(3, 4))), stand_in=False)
+    found = pictures(requests=pages.requests(failed=(3, 4)))
     assert len(places(found[0].svg, "mark cross bad")) == 2
     assert len(places(found[0].svg, "mark speck each")) == 38
     assert ("cross", "failed: it has no latency") in found[0].keys
@@ -120,7 +137,7 @@ def test_failed_request_has_a_cross_and_no_latency() -> None:
 
 def test_run_of_which_every_request_failed_draws_no_latency() -> None:
     entries = pages.requests(6, failed=tuple(range(6)))
-    found = over_time(smoke(requests=entries), stand_in=False)
+    found = pictures(requests=entries)
     assert places(found[0].svg, "mark speck each") == []
     assert "No request of 6 has a TTFT" in found[0].svg
     assert found[0].table
@@ -128,20 +145,21 @@ def test_run_of_which_every_request_failed_draws_no_latency() -> None:
 
 
 def test_requests_that_were_thinned_out_are_counted() -> None:
-    found = over_time(smoke(num_prompts=6000), stand_in=False)
+    main = smoke()["main"]
+    found = pictures(main=main | {"num_prompts": 6000})
     assert_message(found[0].caption)
-    assert "n = 40)" in over_time(smoke(num_prompts=40), stand_in=False)[0].caption
+    assert "n = 40)" in pictures(main=main | {"num_prompts": 40})[0].caption
 
 
-@in_subtests("entries", [None, [], "x", [None, 3, {}], [{"at_s": "soon"}], [{"at_s": 1}]])
+@in_subtests("entries", [[], pages.requests(1)])
 def test_without_times_there_is_no_picture_and_the_page_says_so(entries: object) -> None:
-    assert over_time(smoke(requests=entries), stand_in=False) == []
+    assert pictures(requests=entries) == []
     found = page(n=records.live(smoke=smoke(requests=entries)))
     assert "does not hold when each request was sent" in found.text
 
 
 def test_matrix_has_a_cell_for_each_layout_and_measure_with_its_figure() -> None:
-    found = heats(tuning_of({"tuning": pages.tuning()}))
+    found = heats(tuned(pages.tuning()))
     assert [heat.title for heat in found] == ["at the knee, workload A", "at the knee, workload C"]
     rows = [{layout: spots for layout, _, spots in heat.rows} for heat in found]
     assert [row["TP2 x 4, 2048 tokens, 8 seqs (B)"][0].text for row in rows] == ["12", "8"]
@@ -158,19 +176,17 @@ def test_matrix_has_a_cell_for_each_layout_and_measure_with_its_figure() -> None
 
 def test_cell_without_a_figure_says_what_became_of_it() -> None:
     document = pages.tuning()
-    found = [heat.rows[2][2][0] for heat in heats(tuning_of({"tuning": document}))]
+    found = [heat.rows[2][2][0] for heat in heats(tuned(document))]
     assert [(spot.text, spot.shade) for spot in found] == [("4", 1), ("failed", 0)]
     for cell in document["cells"]:
-        cell["ours"] = {"unmeasured": "the client starved"}
-    blank = [
-        spot for heat in heats(tuning_of({"tuning": document})) for r in heat.rows for spot in r[2]
-    ]
+        cell |= {"ours": None, "status": "failed"}
+    blank = [spot for heat in heats(tuned(document)) for r in heat.rows for spot in r[2]]
     assert {spot.shade for spot in blank} == {0}
     assert "0" not in {spot.text for spot in blank}
 
 
 def test_sweep_marks_the_knee_where_the_document_has_it() -> None:
-    tuning = tuning_of({"tuning": pages.tuning()})
+    tuning = tuned(pages.tuning())
     one, two = sweeps(tuning)
     assert "workload A" in one.svg
     assert "TP2 x 4, 2048 tokens, 8 seqs (B): knee at 12/s" in one.svg
@@ -186,23 +202,14 @@ def test_more_layouts_than_can_be_told_apart_are_left_to_the_table() -> None:
         {**cell, "layout": {**cell["layout"], "max_num_seqs": 99}} for cell in document["cells"]
     ]
     document["cells"] += more
-    found = sweeps(tuning_of({"tuning": document}))[0]
+    found = sweeps(tuned(document))[0]
     assert len(found.keys) == len(LAYOUTS)
     assert_message(found.caption)
-    assert len(all_cells(tuning_of({"tuning": document})).rows) == 120
-
-
-def test_same_layout_under_two_names_is_one_row() -> None:
-    document = pages.tuning()
-    document["cells"][0]["layout"]["name"] = "planned"
-    tuning = tuning_of({"tuning": document})
-    assert len(tuning.layouts) == 5
-    assert tuning.layouts[0].endswith("(planned/configured/A)")
-    assert tuning.knee(tuning.layouts[0], "A")
+    assert len(all_cells(tuned(document)).rows) == 120
 
 
 def test_every_cell_is_in_figures_with_both_clients() -> None:
-    tuning = tuning_of({"tuning": pages.tuning()})
+    tuning = tuned(pages.tuning())
     rows = all_cells(tuning).rows
     first = rows[0]
     assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (configured/A)", "A", "2", "done", "2")
@@ -210,7 +217,7 @@ def test_every_cell_is_in_figures_with_both_clients() -> None:
     assert re.fullmatch(r"\d+\.\d", first[10])
     failed = next(row for row in rows if row[3].startswith("failed"))
     assert_message(failed[3])
-    assert set(failed[4:]) == {"-"}
+    assert set(failed[4:10]) == {"-"}
     assert any("is not on the node" in row[10] for row in rows)
     assert [row[2] for row in all_knees(tuning).rows][:2] == ["12", "12"]
 
@@ -224,11 +231,8 @@ def test_tuning_is_shown_with_its_choice_and_what_was_not_tried() -> None:
 
 
 ODD: list[Any] = [
-    {}, [], "x", 3, {"cells": "x", "knees": [None], "chosen": None}, {"cells": [None, {}, 3]},
-    {"cells": [{"layout": "wide", "workload": {"name": "A"}, "rate": "inf", "status": "done"}]},
-    {"cells": [{"layout": {}, "rate": 0, "status": "done", "ours": {"request_goodput": 0}}] * 2},
-    {"chosen": {"layout": None, "why": "nothing met it", "evidence": ["x", {}, None]}},
-    {"unmeasured": "the run was stopped"},
+    {}, [], "x", 3, {"schema": "b200kit/tuning/1"}, {"unmeasured": "the run was stopped"},
+    {**pages.tuning(), "knees": [None]},
 ]  # fmt: skip
 
 
@@ -242,7 +246,7 @@ def test_odd_tunings_are_shown_and_nothing_is_invented(odd: object) -> None:
 def test_stand_in_is_in_every_picture_and_every_map() -> None:
     document = pages.tuning()
     for cell in document["cells"]:
-        if cell["ours"]:
+        if cell.get("ours"):
             cell["ours"]["conditions"]["stand_in"] = True
     result = records.smoke(stand_in=True) | {"requests": pages.requests()}
     found = page(n=records.live(smoke=result, tuning=document))
@@ -310,23 +314,24 @@ def test_fifty_nodes_with_long_names_are_all_there() -> None:
 
 
 def test_what_tuning_writes_is_what_is_shown() -> None:
-    cells = [c for c in pages.tuning()["cells"] if c["status"] != "skipped"]
+    found = tuned(pages.tuning()).of
+    cells = [cell for cell in found.cells if cell.status != "skipped"]
     chosen = choice.choose("throughput", "A", cells, Sweep())
-    written = core_tuning.document("n01", "throughput", cells, Sweep(), chosen)
-    tuning = tuning_of({"tuning": written})
+    written = replace(found, knees=core_tuning.knees(cells, Sweep()), chosen=chosen)
+    tuning = tuned(unstructure(written))
     assert tuning.chosen in tuning.layouts
     assert_message(tuning.evidence[0])
     assert len(all_knees(tuning).rows) == 10
     assert ("TP8 x 1, 2048 tokens, 8 seqs (C)", "C", "none") in [
         r[:3] for r in all_knees(tuning).rows
     ]
-    assert {knee.rate for knee in tuning.knees} >= {4.0, 8.0, 12.0, 16.0, None}
+    assert {one.knee.rate for one in tuning.of.knees} >= {4.0, 8.0, 12.0, 16.0, None}
 
 
 def test_what_the_smoke_test_writes_is_what_is_drawn() -> None:
     sent = [smoke_record(number) for number in range(8)]
     entries = each(Run((*sent, replace(sent[-1], chunks=(), error="status 503"))))
-    found = over_time({"requests": entries}, stand_in=False)
+    found = over_time(replace(smoke_results.result(), requests=entries))
     assert len(places(found[0].svg, "mark speck each")) == 8
     assert len(places(found[0].svg, "mark cross bad")) == 1
     assert len(places(found[1].svg, "mark triangle each")) == 8

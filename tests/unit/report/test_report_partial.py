@@ -18,6 +18,7 @@ from b200kit.report.document import duration, milliseconds, show
 from b200kit.report.files import write
 from b200kit.report.html.page import render
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 from tests.unit.report import pages, records
 from tests.unit.report.pages import terminal
 from tests.unit.report.test_report_timeline import document, slow
@@ -158,11 +159,9 @@ def test_one_odd_value_of_one_host_costs_no_other_host_its_report(
 
 def test_missing_readings_are_never_blank_nor_zero() -> None:
     host = records.live()
-    for key in ("p50_ttft_ms", "completed", "request_rate", "formulas"):
-        del host["smoke"][key]
-    text = terminal(records.record(n=host))
-    assert "unmeasured: not in the record" in text
-    assert "formula not in the record" in render(records.record(n=host))
+    del host["smoke"]["main"]["completed"]
+    for text in (terminal(records.record(n=host)), render(records.record(n=host))):
+        assert "unmeasured: main.completed is missing" in text
 
 
 def test_spans_and_figures_read_well() -> None:
@@ -186,4 +185,4 @@ def test_ticks_are_few_and_reach_the_top(top: float) -> None:
 
 
 def test_one_sample_has_no_distribution() -> None:
-    assert distributions({"ttfts_ms": [5.0]}, stand_in=False) == []
+    assert distributions(smoke_results.result({"ttfts_ms": [5.0]})) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from b200kit.records.comparison import AgainstRecord
 from b200kit.report.html.page import render
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
@@ -17,15 +18,16 @@ METRIC = {
               "modes": [[8, 43.9], [1, 61.0]]},
 }  # fmt: skip
 DIFFERENT = {
+    "schema": AgainstRecord.schema,
     "outcome": "different", "why": "TTFT +7.0 %", "slower": ["ttft"], "metrics": [METRIC],
     "baseline": {"at": "2026-10-01T09:00:00Z", "by": "ops", "why": "burn-in <ok>", "id": "abc"},
-    "changed": [{"text": "driver 580.126.20 -> 580.159.03", "role": "system"}],
-    "runs": {"before": {"count": 10, "days": 10, "first": "2026-10-01T09:00:00Z",
-                        "last": "2026-10-10T09:00:00Z"},
-             "after": {"count": 9, "days": 1, "first": "2026-11-01T09:00:00Z",
-                       "last": "2026-11-01T11:00:00Z"}},
-    "uncompared": ["NCCL"], "hint": {"ttft": {"value": 44.0, "low": 39.9, "high": 42.4,
-                                              "inside": False}},
+    "changed": ["driver 580.126.20 -> 580.159.03"],
+    "accepted": {"count": 10, "days": 10, "first": "2026-10-01T09:00:00Z",
+                 "last": "2026-10-10T09:00:00Z", "ids": []},
+    "newer": {"count": 9, "days": 1, "first": "2026-11-01T09:00:00Z",
+              "last": "2026-11-01T11:00:00Z", "ids": []},
+    "uncompared": ["NCCL"],
+    "hint": {"ttft": {"value": 44.0, "usual": 41.0, "low": 39.9, "high": 42.4, "inside": False}},
 }  # fmt: skip
 QUEUEING = {
     "fired": [{"name": "queueing", "symptom": "P99 bad, P50 good", "evidence": ["ratio 6.5x"],
@@ -68,8 +70,9 @@ def test_node_without_either_says_so_on_the_page_and_nothing_in_the_terminal() -
 
 
 ODD: list[Any] = [
-    None, {}, [], "x", 3, {"outcome": 7}, {"metrics": [None, {}]},
-    {"metrics": "x", "hint": 3, "runs": [], "changed": [None]},
+    None, {}, [], "x", 3, {**DIFFERENT, "outcome": 7},
+    {**DIFFERENT, "metrics": [None, {}]}, {**DIFFERENT, "schema": "b200kit/against-the-record/1"},
+    {**DIFFERENT, "metrics": "x", "hint": 3, "newer": [], "changed": [None]},
 ]  # fmt: skip
 
 

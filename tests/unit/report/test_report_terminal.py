@@ -53,7 +53,7 @@ def test_each_latency_has_p50_p95_and_a_dash_where_n_carries_no_p99() -> None:
 
 def test_a_p99_that_was_measured_is_printed() -> None:
     host = records.live()
-    host["smoke"] |= {"p99_ttft_ms": 77.7, "p99_note": None}
+    host["smoke"]["main"]["ttft"]["p99_ms"] = 77.7
     assert "77.7" in terminal(records.record(n01=host))
 
 
@@ -130,7 +130,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     long = copy.deepcopy(records.fleet())
     long["hosts"]["h" * 180] = records.live(error="e" * 400, stage="s" * 300, outcome="o" * 300)
     long["hosts"]["n01"]["smoke"]["conditions"]["model"] = "m" * 300
-    long["hosts"]["n01"]["smoke"]["p50_ttft_ms"] = {"unmeasured": "because " * 40}
+    long["hosts"]["n05"]["smoke"] = {"unmeasured": "because " * 40}
     long["hosts"]["n01"]["layout"][0]["cpus"] = ",".join(map(str, range(0, 200, 2)))
     long["hosts"]["n01"]["stages"][0] |= {"name": "n" * 150, "detail": "d " * 200}
     for entry, width in product(("b200.py", "check.py"), (60, 80, 100, 140)):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from b200kit.node.lib.documents import unstructure
+from b200kit.node.lib.documents import structure, unstructure
+from b200kit.node.state.view import Unmeasured
 from b200kit.records import comparison
-from b200kit.records.entries import MeasuredRun
-from b200kit.records.timeline import timeline
-from b200kit.report.charts.baseline_timeline import timeline_of
-from b200kit.report.content.records import run_conditions_of
+from b200kit.records.comparison import AgainstRecord, timeline
+from b200kit.records.entries import MeasuredRun, Record
+from b200kit.report.charts.baseline_timeline import Timeline, timeline_of
+from b200kit.report.content.records import record_of, run_conditions_of
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.records import runs
@@ -27,8 +29,23 @@ def document(*later: MeasuredRun, count: int = 8) -> dict[str, Any]:
     known = runs.kept(first)
     entry = runs.accepted(known.runs, at="2026-10-20T09:00:00Z")
     known = runs.kept([*first, entry, *later])
-    run_conditions = unstructure(known.runs[-1].conditions)
-    return {**comparison.against(known), "timeline": timeline(known), "conditions": run_conditions}
+    return dict(unstructure(of(known)))
+
+
+def of(known: Record) -> AgainstRecord:
+    """What a report shows of a record."""
+    return replace(
+        comparison.against(known),
+        timeline=timeline(known),
+        conditions=known.runs[-1].conditions,
+        by_tp=(),
+        damage=(),
+    )
+
+
+def shown(record: dict[str, Any]) -> Timeline:
+    """Its pictures."""
+    return timeline_of(structure(AgainstRecord, record))
 
 
 def slow(number: int, **fields: object) -> MeasuredRun:
@@ -37,7 +54,7 @@ def slow(number: int, **fields: object) -> MeasuredRun:
 
 
 def test_newest_run_is_marked_outside_the_band_of_the_baseline() -> None:
-    found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER)))
+    found = shown(document(runs.run(9), slow(10, **NEW_DRIVER)))
     assert [figure.caption.split(";")[0] for figure in found.figures] == [
         "TTFT",
         "ITL",
@@ -56,7 +73,7 @@ def test_newest_run_is_marked_outside_the_band_of_the_baseline() -> None:
 
 
 def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
-    found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER), slow(11)))
+    found = shown(document(runs.run(9), slow(10, **NEW_DRIVER), slow(11)))
     assert [words for words, _ in found.changes] == ["A, 2026-10-11 09:00", "B, 2026-10-12 09:00"]
     assert "-> 580.159.03" in found.changes[0][1]
     assert all(figure.svg.count('class="change"') == 2 for figure in found.figures)
@@ -64,7 +81,7 @@ def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
 
 def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
     starved = runs.figured(slow(9), verdict="invalid")
-    found = timeline_of(document(runs.run(10), starved))
+    found = shown(document(runs.run(10), starved))
     (x, _), *rest = places(found.figures[0].svg, "mark cross")
     assert not rest
     assert x > max(at for at, _ in places(found.figures[0].svg, "mark dot"))
@@ -74,33 +91,32 @@ def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
 
 def test_without_a_baseline_there_is_no_band() -> None:
     known = runs.kept([runs.run(0), runs.run(1)])
-    found = timeline_of({**comparison.against(known), "timeline": timeline(known)})
+    found = timeline_of(of(known))
     assert_message(found.figures[0].caption)
     assert "band" not in found.figures[0].svg
 
 
 def test_one_run_draws_no_trend() -> None:
     known = runs.kept([runs.run(0)])
-    alone = {**comparison.against(known), "timeline": timeline(known)}
-    assert timeline_of(alone).figures == []
-    assert "Run by run" not in page(n=records.live(record=alone)).text
+    assert timeline_of(of(known)).figures == []
+    assert "Run by run" not in page(n=records.live(record=unstructure(of(known)))).text
     starved = runs.figured(runs.run(1), verdict="invalid")
     known = runs.kept([runs.run(0), starved])
-    found = page(n=records.live(record={"timeline": timeline(known)}))
+    found = page(n=records.live(record=unstructure(of(known))))
     assert "median of each run" not in found.text
     assert "its verdict is invalid" in found.text
 
 
 def test_newest_run_without_figures_stands_nowhere() -> None:
     starved = runs.figured(slow(10), verdict="invalid")
-    found = timeline_of(document(runs.run(9), starved))
+    found = shown(document(runs.run(9), starved))
     assert "the newest has none." in found.figures[0].svg
 
 
 def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:
     found = document(runs.run(9))
     found["hint"] = {}
-    assert_message(timeline_of(found).figures[0].caption)
+    assert_message(shown(found).figures[0].caption)
 
 
 def test_page_shows_all_runs_and_the_whole_conditions() -> None:
@@ -114,27 +130,20 @@ def test_page_shows_all_runs_and_the_whole_conditions() -> None:
 def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
     run_conditions = runs.run_conditions(serving__config={"b": "x" * 90, "a": 1},
                              versions__driver={"unmeasured": "no driver"})  # fmt: skip
-    found = run_conditions_of({"record": {"conditions": unstructure(run_conditions)}})
+    found = run_conditions_of(replace(of(runs.kept([runs.run(0)])), conditions=run_conditions))
     fields = dict(pair for _, rows in found.groups for pair in rows)
     assert "unmeasured: no driver" in fields.values()
     assert f"a=1; b={'x' * 90}" in fields.values()
     assert re.fullmatch(r"\d+ fields, [1-9]\d* of them unmeasured", found.summary)
 
 
-@in_subtests("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
-def test_result_without_a_conditions_says_so(odd: object) -> None:
-    assert run_conditions_of({"record": {"conditions": odd}}).why.startswith("unmeasured")
+def test_result_without_a_conditions_says_so() -> None:
+    unread = Unmeasured("the record is damaged")
+    for found in (unread, replace(of(runs.kept([runs.run(0)])), conditions=None)):
+        assert run_conditions_of(found).why.startswith("unmeasured")
 
 
-ODD: list[Any] = [
-    None, "x", {}, {"runs": "x"}, {"runs": [None, {}, 3]},
-    {"runs": [{"at": 3, "medians": {"ttft": "fast"}}]},
-    {"runs": [{"medians": {"ttft": 0.0}}]}, {"runs": [{"medians": {"ttft": 1e-9}}] * 100},
-]  # fmt: skip
-
-
-@in_subtests("odd", ODD)
-def test_odd_timelines_draw_what_they_hold_and_no_more(odd: object) -> None:
-    found = timeline_of({"timeline": odd, "hint": {"ttft": "x"}})
-    assert len(found.figures) <= 1
-    assert page(n=records.live(record={"timeline": odd})).open == []
+@in_subtests("odd", [None, "x", {}, {"timeline": {}}, {"schema": "b200kit/against-the-record/1"}])
+def test_odd_records_draw_nothing_and_say_so(odd: object) -> None:
+    assert timeline_of(record_of({"record": odd})).figures == []
+    assert page(n=records.live(record=odd)).open == []

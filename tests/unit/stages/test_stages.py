@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import structure
 from b200kit.node.state import drift
 from b200kit.node.state.drift import PENDING_REBOOT
 from b200kit.operations.reboot import reasons
@@ -17,6 +19,7 @@ from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline, serving, settings, smoke
 from tests.fake.machine import Machine, measured
 from tests.messages import assert_message, raises_message
+from tests.unit import smoke_results
 from tests.unit.nodes import (
     bare,
     connected,
@@ -488,7 +491,7 @@ def test_last_result_is_shown_with_its_age(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     assert planned(node, "smoke") == []
     assert node.record.smoke is not None
-    assert node.record.smoke["verdict"] == "pass"
+    assert node.record.smoke.verdict == "pass"
     assert node.record.smoke_age_s is not None
 
 
@@ -515,22 +518,17 @@ def test_measurement_that_is_none_says_why(tmp_path: Path) -> None:
         make(node, "smoke")
 
 
-def test_summary_tells_each_metric_under_its_own_name(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path)
-    node.record.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
-    node.record.smoke["conditions"] = {"stand_in": True}
-    message = smoke.summary(node)
-    assert_message(message)
+def test_summary_tells_each_metric_under_its_own_name() -> None:
+    found = smoke_results.document({"main.ttft": {"n": 60, "p50_ms": 12.34}})
+    assert_message(smoke.summary(structure(SmokeResult, found)))
 
 
 @pytest.mark.parametrize(
-    ("result", "known"),
-    [({}, False), ({"taken_at": "yesterday"}, False), ({"taken_at": "2026-01-01T00:00:00Z"}, True)],
+    ("taken_at", "known"),
+    [("", False), ("yesterday", False), ("2026-01-01T00:00:00Z", True)],
 )
-def test_age_of_a_result_is_unknown_rather_than_invented(
-    result: dict[str, str], known: bool
-) -> None:
-    assert (smoke.age_s(result) is not None) is known
+def test_age_of_a_result_is_unknown_rather_than_invented(taken_at: str, known: bool) -> None:
+    assert (smoke.age_s(smoke_results.result({"taken_at": taken_at})) is not None) is known
 
 
 def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Path) -> None:

@@ -13,9 +13,14 @@ import pytest
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.latency.vllm_bench import BenchFigures
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.view import Unmeasured
+from b200kit.records import tuning as store
+from b200kit.records.tuning import TuningResult
 from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
-from b200kit.tuning import fragment, store, write
+from b200kit.tuning import fragment
 from b200kit.tuning.run import Tuning
 from tests.fake.machine import Machine, measured
 from tests.messages import assert_message, raises_message
@@ -23,19 +28,20 @@ from tests.unit import nodes
 from tests.unit.specs import CATALOGUE, data
 
 TUNE = Tune(layouts=("configured",), requests=60, seconds=1.0, resolution=0.5)
-BENCH = json.dumps({"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5})
+BENCH = BenchFigures({"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5}, ("vllm", "bench", "serve"))
 
 
 def answer(good: int, **changes: Any) -> str:
-    """A smoke result with so many good requests of 60."""
-    share = {"num_prompts": 60, "goodput_share": good / 60, "request_goodput": 3.9, "failed": 0}
-    return json.dumps({**measured(), **share, **changes})
+    """A smoke test with so many good requests of 60."""
+    found = measured()
+    found["main"] |= {"num_prompts": 60, "goodput_share": good / 60, "request_goodput": 3.9}
+    return json.dumps({**found, **changes})
 
 
 GOOD_BELOW_8 = {
     r"measure .*--rate (8|16) ": (False, answer(12)),
     r"measure .*--rate ": (True, answer(60)),
-    r"bench .*--rate ": (True, BENCH),
+    r"bench .*--rate ": (True, json.dumps(unstructure(BENCH))),
 }
 
 
@@ -67,8 +73,8 @@ def parser(node: Node) -> Callable[[Mapping[str, object]], Any]:
     return parse
 
 
-def tune(node: Node, **changes: Any) -> dict[str, Any]:
-    """Run the stages of a tuning up to where the node is put back; its document."""
+def tune(node: Node, **changes: Any) -> TuningResult:
+    """Run the stages of a tuning up to where the node is put back; what it found."""
     node.spec = node.spec.replace(tune=TUNE.replace(**changes))
     nodes.look(node)
     tuning = Tuning(node, parser(node))
@@ -79,7 +85,7 @@ def tune(node: Node, **changes: Any) -> dict[str, Any]:
         change.apply(node)
     nodes.look(node)
     assert tuning.plan is not None
-    return tuning.plan.document()
+    return tuning.plan.result()
 
 
 def rates(machine: Machine) -> list[str]:
@@ -90,13 +96,13 @@ def rates(machine: Machine) -> list[str]:
 def test_each_layout_is_swept_by_both_clients(live: tuple[Node, Machine]) -> None:
     node, machine = live
     found = tune(node, layouts=("configured", "A", "C"))
-    cells = [(cell["layout"]["name"], cell["rate"]) for cell in found["cells"]]
+    cells = [(cell.layout.name, cell.rate) for cell in found.cells]
     assert cells == [(name, rate) for name in ("configured", "A", "C") for rate in (4, 8, 5.66)]
     assert len(machine.ran(r"bench .*--rate ")) == 9
     assert "--engine /opt/vllm/" in machine.ran(r"bench ")[0]
-    assert found["cells"][0]["bench"] == json.loads(BENCH)
-    assert found["cells"][0]["difference"] == {"ttft": 0.1, "e2el": 0.01}
-    assert [(knee["rate"], knee["high"]) for knee in found["knees"]] == [(5.66, 8)] * 3
+    assert found.cells[0].bench == BENCH
+    assert found.cells[0].difference == {"ttft": 0.1, "e2el": 0.01}
+    assert [(one.knee.rate, one.knee.high) for one in found.knees] == [(5.66, 8)] * 3
 
 
 def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
@@ -148,15 +154,15 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
     node, machine = live
     machine.dies_at = r"measure .*--rate 5\.66"
     broken = tune(node)
-    assert [cell["status"] for cell in broken["cells"]] == ["done", "done", "failed"]
-    assert "connection lost" in broken["cells"][2]["why"]
+    assert [cell.status for cell in broken.cells] == ["done", "done", "failed"]
+    assert "connection lost" in broken.cells[2].why
     machine.dies_at = ""
     machine.log.clear()
     with jsonl.path_of(folder, "n01").open("a") as file:
         file.write('{"kind": "cell", "torn')
     found = tune(node)
     assert rates(machine) == ["5.66"]
-    assert [cell["status"] for cell in found["cells"]] == ["done"] * 3
+    assert [cell.status for cell in found.cells] == ["done"] * 3
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 2])
@@ -171,7 +177,7 @@ def test_run_killed_after_any_cell_measures_what_is_left(
     machine.log.clear()
     again = tune(node)
     assert rates(machine) == ["4", "8", "5.66"][killed_after:]
-    assert [c["rate"] for c in again["cells"]] == [c["rate"] for c in whole["cells"]]
+    assert [c.rate for c in again.cells] == [c.rate for c in whole.cells]
 
 
 @pytest.mark.parametrize("change", [{"requests": 61}, {"seconds": 30.0}, {"workloads": ("smoke",)}])
@@ -201,11 +207,11 @@ def test_client_that_starves_is_asked_twice_and_nothing_is_chosen(
     starved = answer(60, verdict="invalid", reasons=["client starved"])
     machine.answers = {r"measure ": (False, starved)}
     found = tune(node)
-    assert [(cell["rate"], cell["status"]) for cell in found["cells"]] == [
+    assert [(cell.rate, cell.status) for cell in found.cells] == [
         (4, "failed"), (4, "failed"), (2, "failed"), (2, "failed"),
     ]  # fmt: skip
-    assert found["knees"][0]["rate"] is None
-    assert found["chosen"]["layout"] is None
+    assert found.knees[0].knee.rate is None
+    assert found.chosen.layout is None
     assert not machine.ran(r"bench ")
 
 
@@ -215,7 +221,7 @@ def test_layout_that_does_not_get_warm_is_a_result_and_the_next_is_tried(
     node, machine = live
     machine.answers = {r"systemctl start .*vllm@3": (False, ""), **machine.answers}
     found = tune(node, layouts=("A", "C"))
-    status = {name: [c["status"] for c in found["cells"] if c["layout"]["name"] == name]
+    status = {name: [c.status for c in found.cells if c.layout.name == name]
               for name in ("A", "C")}  # fmt: skip
     assert status == {"A": ["failed"], "C": ["done"] * 3}
 
@@ -231,7 +237,7 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     monkeypatch.setattr(store, "append", full)
     asked = node.spec.replicas
     found = tune(node, layouts=("A",))
-    assert [cell["status"] for cell in found["cells"]] == ["skipped"]
+    assert [cell.status for cell in found.cells] == ["skipped"]
     assert node.spec.replicas == asked
     assert rates(machine) == []
     # Stopped once for the layout's GPUs, once for those of the configured layout.
@@ -244,12 +250,12 @@ def test_bench_that_is_not_there_is_unmeasured_and_our_figures_stand(
     node, machine = live
     reason = "this engine has no `vllm bench serve`"
     machine.answers[r"bench .*--rate "] = (True, json.dumps({"unmeasured": reason}))
-    cells = tune(node)["cells"]
-    assert {cell["bench"]["unmeasured"] for cell in cells} == {reason}
-    assert [cell["difference"] for cell in cells] == [{}] * 3
+    cells = tune(node).cells
+    assert {cell.bench for cell in cells} == {Unmeasured(reason)}
+    assert [cell.difference for cell in cells] == [{}] * 3
     machine.log.clear()
-    off = tune(node, bench=False, requests=70)["cells"]
-    assert off[0]["bench"] == {"unmeasured": "tune.bench is off"}
+    off = tune(node, bench=False, requests=70).cells
+    assert off[0].bench == Unmeasured("tune.bench is off")
     assert not machine.ran(r"bench ")
 
 
@@ -287,11 +293,12 @@ def test_node_where_nothing_serves_yet_is_refused(tmp_path: Path) -> None:
 def test_choice_is_proven_by_reading_it_back(live: tuple[Node, Machine]) -> None:
     node, _ = live
     found = tune(node)
-    text = fragment.fragment(found, "run-1", "2026-11-22T00:00:00Z")
-    layout = found["chosen"]["layout"]
-    spec = write.prove(text, layout, parser(node))
+    layout = found.chosen.layout
+    assert layout
+    text = fragment.fragment(found, layout, "run-1", "2026-11-22T00:00:00Z")
+    spec = fragment.prove(text, layout, parser(node))
     assert (spec.replicas, spec.tensor_parallel) == (2, 4)
     with raises_message(StageFailed):
-        write.prove(text.replace("seqs = 8", "seqs = 9"), layout, parser(node))
+        fragment.prove(text.replace("seqs = 8", "seqs = 9"), layout, parser(node))
     with raises_message(StageFailed):
-        write.prove(text.replace("replicas = 2", "replicas = 5"), layout, parser(node))
+        fragment.prove(text.replace("replicas = 2", "replicas = 5"), layout, parser(node))

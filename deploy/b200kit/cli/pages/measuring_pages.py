@@ -8,7 +8,7 @@ from b200kit import catalog
 from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 from b200kit.records import diagnosis
-from b200kit.records.conditions_fields import FIELDS, Field
+from b200kit.records.conditions import FIELDS, Field
 from b200kit.records.diagnosis import Condition, Rule
 
 _RULES = Path(catalog.__file__).parent / "diagnoses.yaml"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -19,12 +18,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
+from b200kit.node.bandwidth.tests import PLACES, PROBES, Bandwidth, BandwidthResult, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import durable_files, hard_timeout, lock_file, readings, timestamp
+from b200kit.node.lib import documents, durable_files, hard_timeout, lock_file, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.plausible import plausible
@@ -65,7 +63,7 @@ def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
     return done.returncode, output, errors
 
 
-def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
+def measure(probe: Probe, program: str, gpus: int) -> list[BandwidthResult]:
     """Results of one test; raises Unusable or OSError with the reason when there are none.
 
     Output with wrong values counts whatever the exit status, because that only repeats it.
@@ -76,14 +74,14 @@ def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
     except Unusable as error:
         line = (errors.strip().splitlines() or [str(error)])[-1]
         raise Unusable(f"exit status {status}: {line.strip()}" if status else str(error)) from None
-    if status and not any(result["wrong"] for result in results):
+    if status and not any(result.wrong for result in results):
         raise Unusable(f"exit status {status} in spite of a result")
     return results
 
 
-def measure_all(gpus: int) -> dict[str, Any]:
-    """The parts results, missing and failed of the document."""
-    results: list[dict[str, Any]] = []
+def measure_all(gpus: int) -> tuple[list[BandwidthResult], dict[str, str], dict[str, str]]:
+    """Results, tools that are missing, and tests that failed."""
+    results: list[BandwidthResult] = []
     failed: dict[str, str] = {}
     programs = {tool: find(tool) for tool in PLACES}
     for probe in PROBES:
@@ -96,21 +94,22 @@ def measure_all(gpus: int) -> dict[str, Any]:
         except (Unusable, OSError) as error:
             failed[probe.test] = " ".join(f"{probe.tool}: {error}".split())
     missing = {tool: "not installed" for tool, program in programs.items() if program is None}
-    return {"results": results, "missing": missing, "failed": failed}
+    return results, missing, failed
 
 
-def node() -> dict[str, Any]:
-    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not answer."""
+def measured() -> Bandwidth:
+    """A measurement of this node. Raises BandwidthRefused when NVML does not answer."""
     state = StateView(plausible(Worker(NVML_TIMEOUT_S).result()))
     try:
         driver = state.text("nvml", "driver_version")
-        uuids = [gpu.text("uuid") for gpu in state.gpus]
+        uuids = tuple(gpu.text("uuid") for gpu in state.gpus)
     except Unread as error:
         raise BandwidthRefused(f"NVML does not answer: {error}") from None
     if not uuids:
         raise BandwidthRefused("NVML lists no GPU")
     boot = readings.text("/proc/sys/kernel/random/boot_id")
-    return {"boot_id": boot, "driver_version": driver, "gpu_uuids": uuids}
+    results, missing, failed = measure_all(len(uuids))
+    return Bandwidth(boot, driver, uuids, tuple(results), missing, failed, timestamp.now())
 
 
 def refuse_beside_replicas() -> None:
@@ -136,11 +135,11 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def describe(document: dict[str, Any]) -> str:
-    """The document on one line: how much was measured, and what was not."""
-    count = len(document["results"])
-    parts = [f"{count} results", *(f"{tool} is {why}" for tool, why in document["missing"].items())]
-    parts += [f"{test} gave none: {why}" for test, why in document["failed"].items()]
+def describe(found: Bandwidth) -> str:
+    """The measurement on one line: how much was measured, and what was not."""
+    parts = [f"{len(found.results)} results"]
+    parts += [f"{tool} is {why}" for tool, why in found.missing.items()]
+    parts += [f"{test} gave none: {why}" for test, why in found.failed.items()]
     return "; ".join(parts)
 
 
@@ -155,16 +154,14 @@ def main(args: list[str]) -> int:
     try:
         with alone(STATE_DIRECTORY / ".bandwidth.lock"):
             refuse_beside_replicas()
-            head = {"schema": SCHEMA, **node()}
-            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": timestamp.now()}
-            content = json.dumps(document, indent=1, sort_keys=True)
-            durable_files.replace(STATE_DIRECTORY / "bandwidth.json", content)
+            found = measured()
+            durable_files.replace(STATE_DIRECTORY / "bandwidth.json", documents.to_bytes(found))
     except (BandwidthRefused, OSError) as error:
         print(f"bandwidth: not measured: {error}", file=sys.stderr)
         return 2
     if options.json:
-        emit(out, document)
+        emit(out, documents.unstructure(found))
     else:
         with open(out, "w", encoding="utf-8", closefd=False) as stdout:
-            stdout.write(f"{describe(document)}\n")
+            stdout.write(f"{describe(found)}\n")
     return 0

@@ -1,23 +1,20 @@
 """The bandwidth tests, where their tools lie, and what those print, read into one form. Pure.
 
 NVIDIA/nvbandwidth (layout of v0.8, json_output.cpp) prints one JSON document; NVIDIA/nccl-tests
-(src/util.cu) prints a table whose columns its header names. Every result is
-
-    {"test", "tool", "tool_version", "bytes": int | null, "gpus": [index, ...], "subject",
-     "value": GB/s | null, "unit": "GB/s", "wrong": wrong values | null when not verified}
+(src/util.cu) prints a table whose columns its header names.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from b200kit.node.lib import documents
+from b200kit.node.lib.documents import LARGE, Range
 
-SCHEMA = "b200kit/bandwidth/1"
 PATH = "/var/lib/b200kit/bandwidth.json"
 PEER = "device_to_device_memcpy_read_ce"
 TO_GPU = "host_to_device_memcpy_ce"
@@ -42,7 +39,43 @@ PLACES = {
     ),
 }
 """Where a tool is looked for when PATH does not have it."""
-Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BandwidthResult:
+    """One figure: value in the unit, None where there is none; gpus by index.
+
+    wrong: values that were, None where the tool did not verify them.
+    """
+
+    test: str
+    tool: str
+    tool_version: str
+    bytes: int | None
+    gpus: tuple[int, ...]
+    subject: str
+    value: Annotated[float, Range(0)] | None
+    unit: Literal["GB/s"]
+    wrong: int | None
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """The last measurement on a node, and what it holds for: bandwidth.json.
+
+    missing: tools that are not there; failed: tests without a result, each with the reason.
+    """
+
+    schema: ClassVar[str] = "b200kit/bandwidth/1"
+    most_bytes: ClassVar[int] = LARGE
+
+    boot_id: str
+    driver_version: str
+    gpu_uuids: tuple[str, ...]
+    results: tuple[BandwidthResult, ...]
+    missing: Mapping[str, str]
+    failed: Mapping[str, str]
+    taken_at: str
 
 
 class Unusable(ValueError):
@@ -62,7 +95,7 @@ class Probe:
         """The command line."""
         return [program, *self.arguments.format(gpus=gpus).split()]
 
-    def read(self, output: str) -> list[Result]:
+    def read(self, output: str) -> list[BandwidthResult]:
         """The results in what the tool printed; raises Unusable where there are none."""
         if self.tool == "nvbandwidth":
             return read_nvbandwidth(output, self.test)
@@ -84,24 +117,23 @@ CORRUPT = re.compile(r"Invalid value when checking the pattern|ASSERT.*h_errorFl
 
 def result(
     test: str, tool: str, version: str, size: int | None, gpus: list[int], value: float | None
-) -> Result:
+) -> BandwidthResult:
     """One result; nvbandwidth stops at the first wrong value, so what has a speed had none."""
     if test == PEER and len(gpus) == 2:
         subject = f"GPU {gpus[0]} to GPU {gpus[1]}"
     else:
         subject = f"GPU {gpus[0]}" if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "node"
-    head = {"test": test, "tool": tool, "tool_version": version, "bytes": size, "gpus": gpus}
-    return {**head, "subject": subject, "value": value, "unit": "GB/s", "wrong": 0}
+    return BandwidthResult(test, tool, version, size, tuple(gpus), subject, value, "GB/s", 0)
 
 
-def read_nvbandwidth(output: str, test: str) -> list[Result]:
+def read_nvbandwidth(output: str, test: str) -> list[BandwidthResult]:
     """Results of one test of nvbandwidth -j; one that says the data were wrong, if they were.
 
     None of a test that it waives, as a copy between GPUs where there is one, or none reaches
     another: whether a result is missed, the judge knows.
     """
     if CORRUPT.search(output):
-        return [{**result(test, "nvbandwidth", "", COPY_MIB * MIB, [], None), "wrong": 1}]
+        return [replace(result(test, "nvbandwidth", "", COPY_MIB * MIB, [], None), wrong=1)]
     body = _nvbandwidth_body(output)
     if "error" in body:
         raise Unusable(_line(body["error"]))
@@ -145,7 +177,7 @@ def _cells(matrix: list[Any], pairs: bool) -> Iterator[tuple[list[int], float | 
                 yield [row, column], _number(cell)
 
 
-def read_all_reduce(output: str) -> list[Result]:
+def read_all_reduce(output: str) -> list[BandwidthResult]:
     """One result a message size: out-of-place bus bandwidth, wrong values of both placements."""
     lines = output.splitlines()
     columns = next((_columns(line) for line in lines if "busbw" in line), [])
@@ -158,8 +190,8 @@ def read_all_reduce(output: str) -> list[Result]:
     version = re.search(r"nccl-tests version (\S+).*nccl-library=([0-9]+)", output)
     versions = f"{version[1]}, NCCL {version[2]}" if version else "unknown"
     found = [_all_reduce_row(columns, row, versions, count) for row in rows]
-    if int(footer[1]) and not any(each["wrong"] for each in found):
-        found[-1]["wrong"] = int(footer[1])
+    if int(footer[1]) and not any(each.wrong for each in found):
+        found[-1] = replace(found[-1], wrong=int(footer[1]))
     return found
 
 
@@ -169,7 +201,9 @@ def _columns(header: str) -> list[str]:
     return names[1:] if names[:1] == ["#"] else names
 
 
-def _all_reduce_row(columns: list[str], row: list[str], version: str, count: int) -> Result:
+def _all_reduce_row(
+    columns: list[str], row: list[str], version: str, count: int
+) -> BandwidthResult:
     """The result of one line of the table."""
     flags = [place for place, name in enumerate(columns) if name in ("#wrong", "error")]
     wrong = [_number(row[place]) for place in flags]
@@ -177,7 +211,7 @@ def _all_reduce_row(columns: list[str], row: list[str], version: str, count: int
     speed = _number(row[columns.index("busbw")])
     size = int(row[columns.index("size")])
     found = result(ALL_REDUCE, "all_reduce_perf", version, size, list(range(count)), speed)
-    return {**found, "wrong": math.ceil(sum(checked)) if checked else None}
+    return replace(found, wrong=math.ceil(sum(checked)) if checked else None)
 
 
 def _number(text: Any) -> float | None:

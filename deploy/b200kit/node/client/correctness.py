@@ -15,6 +15,7 @@ import secrets
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.dataset.words import Scale, prompt
@@ -23,6 +24,7 @@ from b200kit.node.client.golden.ask import ask, ask_words
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.lib.documents import unstructure
 
 TOKENS = 8
 DEADLINES = Deadlines(connect=5, idle=60, total=120)
@@ -37,6 +39,8 @@ class CorrectnessResult:
     whether the server goes on to the requested length where it is asked to; one that refuses to
     be asked ends its answers where the model does.
     """
+
+    schema: ClassVar[str] = "b200kit/correctness/2"
 
     problems: tuple[str, ...]
     scale: Scale
@@ -133,13 +137,5 @@ def main(args: list[str]) -> int:
         return 2
     endpoint = serving.endpoint(url)
     found = asyncio.run(check_and_read(endpoint, serving, f"correctness-{secrets.token_hex(6)}"))
-    document = {
-        "schema": "b200kit/correctness/1",
-        "url": url,
-        "ok": not found.problems,
-        "problems": list(found.problems),
-        "same_text": found.same_text,
-        "engine_version": found.engine_version,
-    }
-    print(json.dumps(document))
-    return 0 if not found.problems else 1
+    print(json.dumps(unstructure(found)))
+    return 1 if found.problems else 0

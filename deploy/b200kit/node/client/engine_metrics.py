@@ -8,12 +8,13 @@ reading, never 0. Metric names: vLLM 0.32.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.lib.readings import unmeasured
+from b200kit.node.lib.documents import NEEDED
+from b200kit.node.state.view import Unmeasured
 
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
@@ -58,6 +59,43 @@ async def scrape(endpoint: Endpoint) -> Sample | str:
         return f"{endpoint.url}/metrics: {answer.fault or error}"
 
 
+_NOT_READ = Unmeasured("not read")
+
+
+@dataclass(frozen=True)
+class ServerFigures:
+    """The servers' own numbers over the main path's run.
+
+    On a node alone: kernels compiled meanwhile, the gateway's wait for a CPU, others' requests.
+    """
+
+    ttft_mean_ms: Unmeasured | float = field(default=_NOT_READ, metadata=NEEDED)
+    itl_mean_ms: Unmeasured | float = field(default=_NOT_READ, metadata=NEEDED)
+    queue_mean_ms: Unmeasured | float = field(default=_NOT_READ, metadata=NEEDED)
+    preemptions: Unmeasured | int = field(default=_NOT_READ, metadata=NEEDED)
+    prefix_hit_rate: Unmeasured | float = field(default=_NOT_READ, metadata=NEEDED)
+    spec_acceptance_rate: Unmeasured | float = field(default=_NOT_READ, metadata=NEEDED)
+    jit_warnings: Unmeasured | int | None = None
+    gateway_run_delay_share: Unmeasured | float | None = None
+    other_requests: Unmeasured | int | None = None
+
+    @property
+    def queue_share(self) -> float | None:
+        """The part of their mean TTFT that requests spent in the queue; None: not known."""
+        queue, ttft = self.queue_mean_ms, self.ttft_mean_ms
+        return None if isinstance(queue, Unmeasured) or not ttft else queue / ttft
+
+    @property
+    def served_meanwhile(self) -> str:
+        """That no figure is anybody's fault, and what to do; empty when nobody else was served."""
+        if not self.other_requests:
+            return ""
+        return (
+            f"not measured: {self.other_requests} other requests were served meanwhile; drain the"
+            " node (docs/serve.md) or measure at a quiet time"
+        )
+
+
 @dataclass(frozen=True)
 class Delta:
     """Difference of two scrapes, added over replicas; `problem` when a scrape is missing."""
@@ -81,33 +119,33 @@ class Delta:
         grown = self.after[name] - self.before[name]
         return grown if grown >= 0 else f"{name} went backwards: a server restarted"
 
-    def mean_ms(self, histogram: str) -> object:
-        """Mean of a histogram of seconds over the run, in ms, or an unmeasured reading."""
+    def mean_ms(self, histogram: str) -> Unmeasured | float:
+        """Mean of a histogram of seconds over the run, in ms."""
         return self.ratio(f"{histogram}_sum", f"{histogram}_count", 1000.0)
 
-    def count(self, name: str) -> object:
-        """Growth of a counter, or an unmeasured reading."""
+    def count(self, name: str) -> Unmeasured | int:
+        """Growth of a counter."""
         grown = self.of(name)
-        return unmeasured(grown) if isinstance(grown, str) else round(grown)
+        return Unmeasured(grown) if isinstance(grown, str) else round(grown)
 
-    def ratio(self, above: str, below: str, scale: float = 1.0) -> object:
-        """Growth of one counter over that of another, or an unmeasured reading."""
+    def ratio(self, above: str, below: str, scale: float = 1.0) -> Unmeasured | float:
+        """Growth of one counter over that of another."""
         top, bottom = self.of(above), self.of(below)
         if isinstance(top, str) or isinstance(bottom, str):
-            return unmeasured(top if isinstance(top, str) else str(bottom))
-        return top / bottom * scale if bottom else unmeasured(f"{below} did not grow")
+            return Unmeasured(top if isinstance(top, str) else str(bottom))
+        return top / bottom * scale if bottom else Unmeasured(f"{below} did not grow")
 
-    def document(self) -> dict[str, object]:
-        """The `server` object of the smoke document."""
-        return {
-            "ttft_mean_ms": self.mean_ms(TTFT),
-            "itl_mean_ms": self.mean_ms(ITL),
-            "queue_mean_ms": self.mean_ms(QUEUE),
-            "preemptions": self.count(PREEMPTIONS),
-            "prefix_hit_rate": self.ratio(PREFIX_HITS, PREFIX_QUERIES),
+    def figures(self) -> ServerFigures:
+        """What the servers say of themselves."""
+        return ServerFigures(
+            ttft_mean_ms=self.mean_ms(TTFT),
+            itl_mean_ms=self.mean_ms(ITL),
+            queue_mean_ms=self.mean_ms(QUEUE),
+            preemptions=self.count(PREEMPTIONS),
+            prefix_hit_rate=self.ratio(PREFIX_HITS, PREFIX_QUERIES),
             # Servers that do not speculate have no such series.
-            "spec_acceptance_rate": self.ratio(ACCEPTED, DRAFTED),
-        }
+            spec_acceptance_rate=self.ratio(ACCEPTED, DRAFTED),
+        )
 
 
 def _total(scrapes: Sequence[Sample | str]) -> Sample:

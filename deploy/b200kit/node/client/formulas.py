@@ -8,12 +8,19 @@ results are milliseconds where the name ends in `_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from b200kit.node.client.percentiles import carries, deviation, interval, mean, note, percentile
-from b200kit.node.client.proportion import proportion
+from b200kit.node.client.percentiles import (
+    carries,
+    deviation,
+    interval,
+    mean,
+    note,
+    percentile,
+    proportion,
+)
 from b200kit.node.state.serving import Objective
 
 FORMULAS: dict[str, str] = {
@@ -35,7 +42,7 @@ FORMULAS: dict[str, str] = {
     " unless 0.99**n <= 0.05, that is n >= 299",
 }
 METRICS = ("ttft", "tpot", "itl", "e2el")
-PERCENTS = (50, 90, 95, 99)
+Ends = tuple[float | None, float | None]
 COALESCED_S = 1e-4
 LATE = 2.0
 
@@ -146,56 +153,101 @@ class Run:
         }
 
 
-def summary(run: Run, objective: Objective) -> dict[str, object]:
-    """The run under `vllm bench serve`'s key names, plus confidence intervals and notes.
+@dataclass(frozen=True)
+class LatencyFigures:
+    """One latency of a run in ms, over *n* samples; None: there is none, or n does not carry it.
 
-    Keys whose value cannot be known are null, and `p99_note`/`p95_note` say why.
+    *_ci95_ms: the percentile's 95 % interval, None at an end that n does not bound.
     """
+
+    n: int
+    mean_ms: float | None = None
+    std_ms: float | None = None
+    max_ms: float | None = None
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    p50_ci95_ms: Ends | None = None
+    p95_ci95_ms: Ends | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> LatencyFigures:
+        """The figures of samples in ms."""
+        if not values:
+            return cls(0)
+        p50, p90, p95, p99 = (percentile(values, percent) for percent in (50, 90, 95, 99))
+        stated = p99 if carries(len(values), 99) else None
+        ends = interval(values, 50), interval(values, 95)
+        return cls(
+            len(values), mean(values), deviation(values), max(values), p50, p90, p95, stated, *ends
+        )
+
+
+@dataclass(frozen=True)
+class PathFigures:
+    """The requests of one run, by the names of `vllm bench serve`; notes say why a P99 is null.
+
+    client_queue_time and e2el_including_client_queue: of completed requests, as there.
+    """
+
+    num_prompts: int
+    completed: int
+    failed: int
+    duration: float
+    total_input_tokens: int
+    total_output_tokens: int
+    request_throughput: float
+    request_goodput: float
+    goodput_share: float
+    goodput_share_ci95: tuple[float, float]
+    late_share: float | None
+    output_throughput: float
+    total_token_throughput: float
+    tokens_per_chunk: float | None
+    coalesced_share: float | None
+    ttft: LatencyFigures
+    tpot: LatencyFigures
+    itl: LatencyFigures
+    e2el: LatencyFigures
+    client_queue_time: LatencyFigures
+    e2el_including_client_queue: LatencyFigures
+    p95_note: str | None
+    p99_note: str | None
+
+    def latency(self, metric: str) -> LatencyFigures:
+        """That of one of METRICS."""
+        return {"ttft": self.ttft, "tpot": self.tpot, "itl": self.itl, "e2el": self.e2el}[metric]
+
+
+def summary(run: Run, objective: Objective) -> PathFigures:
+    """The figures of a run."""
     good = sum(objective.met_by(item) for item in run.completed)
     per_second = 1 / run.duration if run.duration > 0 else 0.0
-    totals = _tokens(run, "prompt_tokens"), _tokens(run, "completion_tokens")
-    result: dict[str, object] = {
-        "num_prompts": len(run.records),
-        "completed": len(run.completed),
-        "failed": len(run.records) - len(run.completed),
-        "duration": run.duration,
-        "total_input_tokens": totals[0],
-        "total_output_tokens": totals[1],
-        "request_throughput": len(run.completed) * per_second,
-        "request_goodput": good * per_second,
-        "goodput_share": good / len(run.records) if run.records else 0.0,
-        "late_share": late_share(run),
-        "goodput_share_ci95": list(proportion(good, len(run.records))),
-        "output_throughput": totals[1] * per_second,
-        "total_token_throughput": sum(totals) * per_second,
-        "tokens_per_chunk": tokens_per_chunk(run),
-        "coalesced_share": coalesced_share(run),
+    tokens_in, tokens_out = _tokens(run, "prompt_tokens"), _tokens(run, "completion_tokens")
+    latencies = {
+        name: LatencyFigures.of(values) for name, values in {**run.series(), **run.queued()}.items()
     }
-    series = run.series()
-    for name, values in {**series, **run.queued()}.items():
-        result.update(statistics(name, values))
-    result["samples"] = {name: len(series[name]) for name in METRICS}
-    result["ci95"] = _intervals(series)
-    result["p95_note"] = note(len(series["ttft"]), 95)
-    result["p99_note"] = note(len(series["ttft"]), 99)
-    return result
-
-
-def statistics(name: str, values: Sequence[float]) -> dict[str, float | None]:
-    """mean, median, std, max and percentiles of one metric, keyed `p50_<name>_ms` and so on."""
-    if not values:
-        keys = ("mean", "median", "std", "max", *(f"p{percent}" for percent in PERCENTS))
-        return {f"{key}_{name}_ms": None for key in keys}
-    result: dict[str, float | None] = {
-        f"mean_{name}_ms": mean(values),
-        f"median_{name}_ms": percentile(values, 50),
-        f"std_{name}_ms": deviation(values),
-        f"max_{name}_ms": max(values),
-    }
-    for percent in PERCENTS:
-        stated = percent != 99 or carries(len(values), percent)
-        result[f"p{percent}_{name}_ms"] = percentile(values, percent) if stated else None
-    return result
+    return PathFigures(
+        num_prompts=len(run.records),
+        completed=len(run.completed),
+        failed=len(run.records) - len(run.completed),
+        duration=run.duration,
+        total_input_tokens=tokens_in,
+        total_output_tokens=tokens_out,
+        request_throughput=len(run.completed) * per_second,
+        request_goodput=good * per_second,
+        goodput_share=good / len(run.records) if run.records else 0.0,
+        goodput_share_ci95=proportion(good, len(run.records)),
+        late_share=late_share(run),
+        output_throughput=tokens_out * per_second,
+        total_token_throughput=(tokens_in + tokens_out) * per_second,
+        tokens_per_chunk=tokens_per_chunk(run),
+        coalesced_share=coalesced_share(run),
+        p95_note=note(latencies["ttft"].n, 95),
+        p99_note=note(latencies["ttft"].n, 99),
+        **latencies,
+    )
 
 
 def tokens_per_chunk(run: Run) -> float | None:
@@ -223,30 +275,31 @@ def coalesced_share(run: Run) -> float | None:
     return sum(gap < COALESCED_S for gap in gaps) / len(gaps) if gaps else None
 
 
-def schedule_delay(records: Iterable[RequestRecord]) -> dict[str, float | None]:
-    """P50, P99 and maximum of sent minus scheduled, in ms (maximum because n is small)."""
-    return _spread([(record.sent - record.scheduled) * 1000 for record in records])
+@dataclass(frozen=True)
+class DelayFigures:
+    """P50, P99 and maximum in ms (the maximum because n is small); None without a sample."""
+
+    p50: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> DelayFigures:
+        """Of delays in ms."""
+        if not values:
+            return cls()
+        return cls(percentile(values, 50), percentile(values, 99), max(values))
 
 
-def connect_delay(records: Iterable[RequestRecord]) -> dict[str, float | None]:
-    """P50, P99 and maximum of the connections' set-up, in ms, as far as they were made."""
+def schedule_delay(records: Iterable[RequestRecord]) -> DelayFigures:
+    """How long after it was due each request was sent."""
+    return DelayFigures.of([(record.sent - record.scheduled) * 1000 for record in records])
+
+
+def connect_delay(records: Iterable[RequestRecord]) -> DelayFigures:
+    """How long the connections' set-up took, as far as they were made."""
     made = [(record.connected, record.sent) for record in records]
-    return _spread([(at - sent) * 1000 for at, sent in made if at is not None])
-
-
-def _spread(values: Sequence[float]) -> dict[str, float | None]:
-    if not values:
-        return {"p50": None, "p99": None, "max": None}
-    return {"p50": percentile(values, 50), "p99": percentile(values, 99), "max": max(values)}
-
-
-def _intervals(series: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
-    return {
-        f"p{percent}_{name}_ms": list(interval(series[name], percent))
-        for name in METRICS
-        for percent in (50, 95)
-        if series[name]
-    }
+    return DelayFigures.of([(at - sent) * 1000 for at, sent in made if at is not None])
 
 
 def _tokens(run: Run, which: str) -> int:

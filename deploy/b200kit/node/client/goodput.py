@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from b200kit.node.client import false_red
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.proportion import proportion
+from b200kit.node.client.percentiles import proportion
 from b200kit.node.state.serving import Objective
 
 _LEAST_MISSED = 0.01

@@ -1,4 +1,4 @@
-"""Percentiles with sample-size honesty. Pure; standard library only. Pure.
+"""Percentiles with sample-size honesty. Pure; standard library only.
 
 `percentile` gives the same number as numpy's default ("linear") method, which `vllm bench serve`
 uses. `rank_interval` says which order statistics enclose the true quantile (distribution free,
@@ -13,11 +13,13 @@ n >= 59 for P95, n >= 299 for P99. Below that the "P99" of a sample is merely it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 CARRY_RISK = 0.05
 CONFIDENCE = 0.95
+Ranks = tuple[int | None, int | None]
+"""1-based ranks of the order statistics that enclose a quantile; None where no rank does."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -75,15 +77,9 @@ def note(samples: int, percent: float) -> str | None:
     )
 
 
-@dataclass(frozen=True)
-class RankInterval:
-    """1-based ranks of the order statistics that enclose a quantile; None where no rank does."""
-
-    low: int | None
-    high: int | None
-
-
-def rank_interval(samples: int, percent: float, confidence: float = CONFIDENCE) -> RankInterval:
+# A run asks for the same of each of its latencies.
+@lru_cache(maxsize=64)
+def rank_interval(samples: int, percent: float, confidence: float = CONFIDENCE) -> Ranks:
     """Ranks enclosing the true percentile with at least `confidence` (two-sided, equal tails).
 
     The number of samples at or below the true q-quantile is binomial(n, q). With n=1000 and
@@ -100,15 +96,15 @@ def rank_interval(samples: int, percent: float, confidence: float = CONFIDENCE) 
             low = count + 1
         if high is None and cumulative >= 1 - tail:
             high = count + 1
-    return RankInterval(low, high)
+    return low, high
 
 
 def interval(values: Sequence[float], percent: float) -> tuple[float | None, float | None]:
     """95 % confidence interval of a percentile, in the values' own unit; None = unbounded."""
     ordered = sorted(values)
-    ranks = rank_interval(len(ordered), percent)
-    low = None if ranks.low is None else ordered[ranks.low - 1]
-    high = None if ranks.high is None else ordered[ranks.high - 1]
+    low, high = (
+        None if n is None else ordered[n - 1] for n in rank_interval(len(ordered), percent)
+    )
     return low, high
 
 
@@ -118,3 +114,55 @@ def binomial(trials: int, hits: int, share: float) -> float:
         return float(hits == (trials if share >= 1 else 0))
     ways = math.lgamma(trials + 1) - math.lgamma(hits + 1) - math.lgamma(trials - hits + 1)
     return math.exp(ways + hits * math.log(share) + (trials - hits) * math.log1p(-share))
+
+
+_NEGLIGIBLE = 1e-15
+
+
+# A sweep asks for the same share again with each of its points.
+@lru_cache(maxsize=4096)
+def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The exact two-sided interval of a share (Clopper and Pearson, 1934)."""
+    if trials <= 0:
+        return 0.0, 1.0
+    tail = (1 - confidence) / 2
+    # One-sided where the share is at its end: all of 59 good is at least 95 % good.
+    if hits == trials:
+        return (2 * tail) ** (1 / trials), 1.0
+    if hits == 0:
+        return 0.0, 1 - (2 * tail) ** (1 / trials)
+    low = _solve(lambda p: 1 - _below(hits - 1, trials, p), tail)
+    high = _solve(lambda p: 1 - _below(hits, trials, p), 1 - tail)
+    return low, high
+
+
+def _solve(rising: Callable[[float], float], level: float) -> float:
+    """Where a function that rises from 0 to 1 over [0, 1] has a level."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < level else (low, middle)
+    return (low + high) / 2
+
+
+def _below(hits: int, trials: int, share: float) -> float:
+    """Probability of at most *hits* of *trials*: the tail that is the smaller one is summed."""
+    if not 0 < share < 1:
+        return float(share <= 0 or hits >= trials)
+    odds = share / (1 - share)
+    if hits < trials * share:
+        steps = (k / (trials - k + 1) / odds for k in range(hits, 0, -1))
+        return _tail(binomial(trials, hits, share), steps)
+    steps = ((trials - k) / (k + 1) * odds for k in range(hits + 1, trials))
+    return 1 - _tail(binomial(trials, hits + 1, share), steps) if hits < trials else 1.0
+
+
+def _tail(term: float, steps: Iterable[float]) -> float:
+    """The sum of terms that only become less, each the one before it times a step."""
+    total = term
+    for step in steps:
+        term *= step
+        total += term
+        if term < total * _NEGLIGIBLE:
+            break
+    return total

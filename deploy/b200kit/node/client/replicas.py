@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from b200kit.node.client import false_red
-from b200kit.node.lib.documents import unstructure
 
 Series = Mapping[str, Sequence[float]]
 """Samples in milliseconds by metric, one a completed request (`Run.series`)."""
@@ -94,13 +93,18 @@ class Comparison:
         """Whether one is slower, or would have been found."""
         return bool(self.slower) or (self.finds is not None and self.finds <= self.wanted)
 
-    def document(self) -> dict[str, object]:
-        """`replicas` in the smoke document."""
-        return {
-            "compared": unstructure(self.compared),
-            "finds_slowdown": self.finds,
-            "wanted_slowdown": self.wanted,
-        }
+    def kept(self) -> ReplicaComparison:
+        """As a result keeps it."""
+        return ReplicaComparison(self.compared, self.finds, self.wanted)
+
+
+@dataclass(frozen=True)
+class ReplicaComparison:
+    """Each replica against the others, and the slow-downs that are found and were to be."""
+
+    compared: tuple[Compared, ...]
+    finds_slowdown: float | None
+    wanted_slowdown: float
 
 
 def compare(series: Mapping[str, Series], wanted: float) -> Comparison:

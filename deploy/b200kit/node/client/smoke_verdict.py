@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from b200kit.node.client import goodput
-from b200kit.node.client.formulas import Run, coalesced_share, summary
+from b200kit.node.client.engine_metrics import ServerFigures
+from b200kit.node.client.formulas import Run, coalesced_share
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
-from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
-from b200kit.node.lib.readings import unmeasured
 from b200kit.node.state.serving import Objective
+from b200kit.node.state.view import Unmeasured
 
-SCHEMA = "b200kit/smoke/1"
 QUEUED = 0.3
 """Share of the servers' TTFT in their queue above which paths cannot be compared (inferred)."""
 
@@ -105,23 +105,42 @@ class ClientHealth:
             )
         return reasons
 
-    def document(self, limits: ClientLimits) -> dict[str, object]:
-        """The `client` object of the smoke document."""
-        return {
-            "run_delay_ms": _or_unmeasured(self.run_delay_ms, "schedstat not readable"),
-            "run_delay_share": _or_unmeasured(self.run_delay_share, "schedstat not readable"),
-            "loop_lag_ms_p99": _or_unmeasured(self.lag_p99_ms, "no samples"),
-            "loop_lag_ms_max": _or_unmeasured(self.lag_max_ms, "no samples"),
-            "scheduler": self.scheduler,
-            "starved": bool(self.starved(limits)),
-        }
+    def figures(self, limits: ClientLimits, cpus: str) -> ClientFigures:
+        """As a result keeps it."""
+        return ClientFigures(
+            _or_unmeasured(self.run_delay_ms, "schedstat not readable"),
+            _or_unmeasured(self.run_delay_share, "schedstat not readable"),
+            _or_unmeasured(self.lag_p99_ms, "no samples"),
+            _or_unmeasured(self.lag_max_ms, "no samples"),
+            self.scheduler,
+            bool(self.starved(limits)),
+            cpus,
+        )
+
+
+@dataclass(frozen=True)
+class ClientFigures:
+    """How the client fared: its wait for a CPU and its event loop's lag, its priority and CPUs."""
+
+    run_delay_ms: Unmeasured | float
+    run_delay_share: Unmeasured | float
+    loop_lag_ms_p99: Unmeasured | float
+    loop_lag_ms_max: Unmeasured | float
+    scheduler: str
+    starved: bool
+    cpus: str
+
+
+VerdictWord = Literal["pass", "fail", "invalid"]
+STATUS: dict[VerdictWord, int] = {"pass": 0, "fail": 1, "invalid": 2}
+"""What a command exits with."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     """The verdict word and, unless it is "pass", why."""
 
-    verdict: str
+    verdict: VerdictWord
     reasons: tuple[str, ...]
 
 
@@ -131,7 +150,7 @@ def judge(
     health: ClientHealth,
     *,
     correctness: tuple[str, ...] = (),
-    server: Mapping[str, object] | None = None,
+    server: ServerFigures | None = None,
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
     low_load: LowLoad | None = None,
@@ -141,12 +160,12 @@ def judge(
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     correctness: what the correctness check found wrong. server: the servers' own numbers over the
-    gateway run (the document's `server`); its mean ITL shows merged chunks.
+    gateway run; its mean ITL shows merged chunks.
     low_load: where given, strain, a stall and a slow replica are faults of the servers.
     any_load: one load of a sweep, which weighs the share of good requests itself.
     golden: what the replicas answered to the golden prompts, where they were asked.
     """
-    limits, server = limits or ClientLimits(), server or {}
+    limits, server = limits or ClientLimits(), server or ServerFigures()
     answers = golden or Golden({}, 0)
     wrong = [*correctness, *answers.wrong, *_service_faults(paths)]
     if wrong:
@@ -166,24 +185,27 @@ def judge(
     few += low_load.doubts(paths) if low_load else ()
     passed = Judgement("invalid", tuple(few)) if few else Judgement("pass", ())
     found = found or (Judgement("fail", tuple(missed)) if missed else passed)
-    others = served_meanwhile(server) if found.verdict == "fail" else ""
+    others = server.served_meanwhile if found.verdict == "fail" else ""
     return Judgement("invalid", (others, *found.reasons)) if others else found
 
 
-def gateway_overhead(paths: Mapping[str, Run]) -> dict[str, float | None]:
-    """Gateway minus direct, in ms: difference of the median TTFT and of the median TPOT."""
-    result: dict[str, float | None] = {}
-    for name in ("ttft", "tpot"):
-        through = _median(paths, name, direct=False)
-        direct = _median(paths, name, direct=True)
-        known = through is not None and direct is not None
-        result[f"p50_{name}_ms"] = (through or 0.0) - (direct or 0.0) if known else None
-    return result
+@dataclass(frozen=True)
+class GatewayOverhead:
+    """Gateway minus direct, in ms: difference of the medians; None where one is not known."""
+
+    p50_ttft_ms: float | None
+    p50_tpot_ms: float | None
 
 
-def path_summaries(paths: Mapping[str, Run], objective: Objective) -> dict[str, object]:
-    """The `paths` object: one summary a path."""
-    return {name: summary(run, objective) for name, run in paths.items()}
+def gateway_overhead(paths: Mapping[str, Run]) -> GatewayOverhead:
+    """What the gateway adds."""
+
+    def added(metric: str) -> float | None:
+        through = _median(paths, metric, direct=False)
+        direct = _median(paths, metric, direct=True)
+        return None if through is None or direct is None else through - direct
+
+    return GatewayOverhead(added("ttft"), added("tpot"))
 
 
 def _service_faults(paths: Mapping[str, Run]) -> list[str]:
@@ -212,15 +234,16 @@ def _late(paths: Mapping[str, Run], limits: ClientLimits) -> list[str]:
 
 
 def _coalesced(
-    paths: Mapping[str, Run], limits: ClientLimits, server: Mapping[str, object]
+    paths: Mapping[str, Run], limits: ClientLimits, server: ServerFigures
 ) -> Judgement | None:
     """Chunks that came together although the server made them apart."""
-    server_itl_ms = _known(server, "itl_mean_ms")
+    server_itl_ms = server.itl_mean_ms
     shares = {name: coalesced_share(run) or 0.0 for name, run in paths.items()}
     merged = [name for name, share in shares.items() if share > limits.coalesced_share]
-    if not merged or (server_itl_ms is not None and server_itl_ms < 0.5):
+    if not merged or (not isinstance(server_itl_ms, Unmeasured) and server_itl_ms < 0.5):
         return None
-    known = "not known" if server_itl_ms is None else f"{server_itl_ms:.1f} ms"
+    is_unknown = isinstance(server_itl_ms, Unmeasured)
+    known = "not known" if is_unknown else f"{server_itl_ms:.1f} ms"
     worst = f"{max(shares.values()):.0%} of the gaps are under 0.1 ms while the servers' own ITL is"
     worst += f" {known}"
     if merged == ["gateway"] and len(paths) > 1:
@@ -234,28 +257,25 @@ def _main(paths: Mapping[str, Run]) -> Run:
     return paths.get("gateway") or next(iter(paths.values()))
 
 
-def _gateway_starved(server: Mapping[str, object], limits: ClientLimits) -> str | None:
+def _gateway_starved(server: ServerFigures, limits: ClientLimits) -> str | None:
     """That the gateway had no CPU, where it waited for one as long as a client must not."""
-    share = _known(server, "gateway_run_delay_share")
-    if share is None or share <= limits.run_delay_share:
+    share = server.gateway_run_delay_share
+    if not share or share <= limits.run_delay_share:
         return None
     return f"HAProxy waited for a CPU {share:.0%} of the time; give it CPUs that no replica has"
 
 
 def _gateway(
-    paths: Mapping[str, Run],
-    limit_ms: float,
-    server: Mapping[str, object],
-    limits: ClientLimits,
+    paths: Mapping[str, Run], limit_ms: float, server: ServerFigures, limits: ClientLimits
 ) -> list[str]:
     """What the gateway adds beyond its limit; where requests queue, that is not the gateway's.
 
     Through the gateway more requests are sent than directly, so they meet a longer queue.
     """
-    added = gateway_overhead(paths)["p50_ttft_ms"]
+    added = gateway_overhead(paths).p50_ttft_ms
     if added is None or added <= limit_ms:
         return []
-    share = queue_share(server)
+    share = server.queue_share
     if share is not None and share > QUEUED:
         return [
             f"what the gateway adds is unknown: TTFT is {added:.0f} ms more than directly, but"
@@ -269,22 +289,11 @@ def _gateway(
     ]
 
 
-def queue_share(server: Mapping[str, object]) -> float | None:
-    """The part of the servers' mean TTFT that requests spent in their queue; None = not known."""
-    queue, ttft = _known(server, "queue_mean_ms"), _known(server, "ttft_mean_ms")
-    return queue / ttft if queue is not None and ttft else None
-
-
-def _known(server: Mapping[str, object], key: str) -> float | None:
-    value = server.get(key)
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _median(paths: Mapping[str, Run], metric: str, *, direct: bool) -> float | None:
     chosen = [run for name, run in paths.items() if name.startswith("direct") is direct]
     values = [value for run in chosen for value in run.series()[metric]]
     return percentile(values, 50) if values else None
 
 
-def _or_unmeasured(value: float | None, reason: str) -> object:
-    return unmeasured(reason) if value is None else value
+def _or_unmeasured(value: float | None, reason: str) -> Unmeasured | float:
+    return Unmeasured(reason) if value is None else value

@@ -1,17 +1,15 @@
-"""What a smoke run found, as the document "b200kit/smoke/1" (docs/measure.md). Pure.
-
-The keys at the top are those of `vllm bench serve` and describe the main path: the gateway where
-a node is measured, the only one where a URL is.
-"""
+"""A smoke run that is over, as the result that is kept of it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from b200kit.node.client import smoke_verdict
+from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import (
     FORMULAS,
+    PathFigures,
     RequestRecord,
     Run,
     Timing,
@@ -21,11 +19,19 @@ from b200kit.node.client.formulas import (
 )
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
+from b200kit.node.client.smoke_result import (
+    GpuFigures,
+    RequestFigures,
+    SentLoad,
+    SmokeConditions,
+    SmokeResult,
+    TokenCounts,
+)
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.lib.readings import unmeasured
 from b200kit.node.state.serving import Objective
+from b200kit.node.state.view import Unmeasured
 
-NOT_ASKED = "no golden prompt was sent"
+_NOT_HERE = Unmeasured("the GPUs are not on this machine")
 MOST_REQUESTS = 2000
 """Entries of `requests`: what a report can draw, and a document can carry."""
 
@@ -34,41 +40,33 @@ MOST_REQUESTS = 2000
 class SmokeRun:
     """A smoke run that is over.
 
-    paths: runs by name, the main one first; none when no load was sent.
-    correctness: what it found wrong. server: the servers' own numbers
-    (b200kit/node/client/engine_metrics.py). request_rate: as asked, None for a closed loop.
-    conditions: what a reader must know. gpus: what they did meanwhile
-    (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load, any_load, golden: as in
-    `smoke_verdict.judge`.
+    path: name of the main one. paths: runs by name; none when no load was sent. correctness: what
+    it found wrong. low_load, any_load, golden: as in `smoke_verdict.judge`.
     """
 
     taken_at: str
+    path: str
     paths: Mapping[str, Run]
     objective: Objective
     health: smoke_verdict.ClientHealth
     limits: smoke_verdict.ClientLimits
     correctness: tuple[str, ...]
-    server: Mapping[str, object]
+    server: ServerFigures
     gateway_limit_ms: float
-    request_rate: float | None
     cpus: str
-    conditions: Mapping[str, object]
-    gpus: object = None
+    load: SentLoad
+    conditions: SmokeConditions
+    gpus: Unmeasured | tuple[GpuFigures, ...] = _NOT_HERE
     low_load: LowLoad | None = None
     any_load: bool = False
     golden: Golden | None = None
 
-    @property
-    def main(self) -> Run:
-        """The run that the keys at the top describe."""
-        return next(iter(self.paths.values()), Run(()))
 
-
-def document(found: SmokeRun) -> dict[str, object]:
-    """The whole document, its verdict first."""
-    main = found.main
+def result(found: SmokeRun) -> SmokeResult:
+    """What is kept of it, with its verdict."""
+    paths, main = found.paths, found.paths.get(found.path, Run(()))
     judged = smoke_verdict.judge(
-        found.paths,
+        paths,
         found.objective,
         found.health,
         correctness=found.correctness,
@@ -79,77 +77,75 @@ def document(found: SmokeRun) -> dict[str, object]:
         any_load=found.any_load,
         golden=found.golden,
     )
+    compared = found.low_load.comparison(paths) if found.low_load else None
+    direct = {name: run for name, run in paths.items() if name != found.path}
     series = main.series()
-    return {
-        "schema": smoke_verdict.SCHEMA,
-        "taken_at": found.taken_at,
-        "verdict": judged.verdict,
-        "reasons": list(judged.reasons),
-        "request_rate": "inf" if found.request_rate is None else found.request_rate,
-        **summary(main, found.objective),
+    done = [record for record in main.records if record.error is None]
+    return SmokeResult(
+        taken_at=found.taken_at,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        path=found.path,
+        main=summary(main, found.objective),
+        direct={name: summary(run, found.objective) for name, run in direct.items()},
+        gateway_overhead=smoke_verdict.gateway_overhead(paths),
+        replicas=compared.kept() if compared else None,
         # For the report's distributions; microseconds are as fine as a reader can use.
-        "ttfts_ms": [round(value, 3) for value in series["ttft"]],
-        "itls_ms": [round(value, 3) for value in series["itl"]],
-        "requests": each(main),
-        "schedule_delay_ms": schedule_delay(main.records),
-        "connect_ms": connect_delay(main.records),
-        "formulas": FORMULAS,
-        "client": {**found.health.document(found.limits), "cpus": found.cpus},
-        "server": dict(found.server),
-        "gpus": found.gpus or unmeasured("the GPUs are not on this machine"),
-        "gateway_overhead": smoke_verdict.gateway_overhead(found.paths),
-        "paths": smoke_verdict.path_summaries(found.paths, found.objective),
-        "replicas": replicas(found),
-        "golden": unstructure(found.golden.result()) if found.golden else unmeasured(NOT_ASKED),
-        "conditions": {**found.conditions, **measured(main.records)},
-    }
+        ttfts_ms=tuple(round(value, 3) for value in series["ttft"]),
+        itls_ms=tuple(round(value, 3) for value in series["itl"]),
+        requests=each(main),
+        schedule_delay_ms=schedule_delay(main.records),
+        connect_ms=connect_delay(main.records),
+        formulas=FORMULAS,
+        client=found.health.figures(found.limits, found.cpus),
+        server=found.server,
+        gpus=found.gpus,
+        golden=found.golden.result() if found.golden else Unmeasured("no golden prompt was sent"),
+        load=found.load,
+        conditions=replace(
+            found.conditions,
+            isl_measured=counts([record.prompt_tokens or 0 for record in done]),
+            osl_measured=counts([record.completion_tokens or 0 for record in done]),
+        ),
+    )
 
 
-def replicas(found: SmokeRun) -> dict[str, object] | None:
-    """Each replica against the others; None where they were not compared."""
-    compared = found.low_load.comparison(found.paths) if found.low_load else None
-    return compared.document() if compared else None
-
-
-def each(run: Run, most: int = MOST_REQUESTS) -> list[dict[str, object]]:
-    """One entry a request in the order they were due, thinned out evenly to at most *most*.
-
-    at_s counts from the first due sending; a request that failed has its error and no latency.
-    """
+def each(run: Run, most: int = MOST_REQUESTS) -> tuple[RequestFigures, ...]:
+    """One entry a request in the order they were due, thinned out evenly to at most *most*."""
     pairs = list(zip(run.records, run.timings, strict=True))
     start = min((record.scheduled for record in run.records), default=0.0)
-    return [_entry(record, found, start) for record, found in pairs[:: -(-len(pairs) // most) or 1]]
+    thinned = pairs[:: -(-len(pairs) // most) or 1]
+    return tuple(_entry(record, found, start) for record, found in thinned)
 
 
-def _entry(record: RequestRecord, found: Timing | None, start: float) -> dict[str, object]:
-    entry: dict[str, object] = {"at_s": round(record.sent - start, 6)}
-    seconds: dict[str, float | None] = dict.fromkeys(("ttft", "tpot", "itl_max", "e2el"))
-    if found:
-        seconds = {
-            "ttft": found.ttft,
-            "tpot": found.tpot,
-            "itl_max": max(found.gaps, default=None),
-            "e2el": found.e2el,
-        }
-    for name, value in seconds.items():
-        entry[f"{name}_ms"] = None if value is None else round(value * 1000, 3)
-    return entry | {"error": None if found else record.error or "the answer had no output"}
+def _entry(record: RequestRecord, found: Timing | None, start: float) -> RequestFigures:
+    def ms(seconds: float | None) -> float | None:
+        return None if seconds is None else round(seconds * 1000, 3)
+
+    at_s = round(record.sent - start, 6)
+    if found is None:
+        why = record.error or "the answer had no output"
+        return RequestFigures(at_s, None, None, None, None, why)
+    gap = max(found.gaps, default=None)
+    return RequestFigures(at_s, ms(found.ttft), ms(found.tpot), ms(gap), ms(found.e2el), None)
 
 
-def measured(records: Sequence[RequestRecord]) -> dict[str, object]:
-    """Prompt and answer lengths as `usage` counted them, over completed requests."""
-    done = [record for record in records if record.error is None]
-    return {
-        "isl_measured": spread([record.prompt_tokens or 0 for record in done]),
-        "osl_measured": spread([record.completion_tokens or 0 for record in done]),
-    }
+def counts(tokens: Sequence[int]) -> TokenCounts | None:
+    """Of each request; None when nothing completed."""
+    return TokenCounts(min(tokens), sum(tokens) / len(tokens), max(tokens)) if tokens else None
 
 
-def spread(counts: Sequence[int]) -> dict[str, object] | None:
-    """Least, mean and most of token counts; None when nothing completed."""
-    if not counts:
-        return None
-    return {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)}
+def bench_figures(path: PathFigures) -> dict[str, object]:
+    """Figures by the names of `vllm bench serve`, as "p50_ttft_ms"."""
+    found: dict[str, object] = {}
+    for name, value in unstructure(path).items():
+        if not isinstance(value, dict):
+            found[name] = value
+            continue
+        figures = {**value, "median_ms": value["p50_ms"]}
+        stated = {key: one for key, one in figures.items() if key.endswith("_ms")}
+        found |= {f"{key.removesuffix('_ms')}_{name}_ms": one for key, one in stated.items()}
+    return found
 
 
 def requests(run: Run) -> dict[str, object]:

@@ -11,16 +11,23 @@ import os
 import sys
 import threading
 import time
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import pairwise
+from operator import or_
 from typing import Any
 
 import pynvml as n  # type: ignore[import-untyped]
 
+from b200kit.node.client.percentiles import percentile
+from b200kit.node.client.smoke_result import Extent, GpuFigures
 from b200kit.node.facts.nvml.call import reading, words
 from b200kit.node.facts.nvml.gpu import CALLS
-from b200kit.node.latency.gpu_samples import KEYS, Sample, during
-from b200kit.node.lib.readings import is_unmeasured, unmeasured
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.lib.readings import is_unmeasured, reason
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.view import Unmeasured
 
 EVERY_S = 0.2
 GRACE_S = 1.0
@@ -70,17 +77,17 @@ class Sampler:
             self.read_once.acquire()
         emit(out, "ready")
 
-    def document(self, begin: float, end: float) -> Any:
-        """One entry a GPU, or why there is none."""
+    def figures(self, begin: float, end: float) -> Unmeasured | tuple[GpuFigures, ...]:
+        """Those of each GPU, or why there are none."""
         self.stop.set()
         deadline = time.monotonic() + GRACE_S
         for thread in self.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if self.error:
-            return unmeasured(self.error)
-        return [
+            return Unmeasured(self.error)
+        return tuple(
             during(i, list(observed), begin, end) for i, observed in sorted(self.samples.items())
-        ]
+        )
 
 
 def main(args: list[str]) -> int:
@@ -95,6 +102,58 @@ def main(args: list[str]) -> int:
     threading.Thread(target=collect, daemon=True).start()
     desired = sys.stdin.readline().split()
     if len(desired) == 2:
-        emit(out, sampler.document(float(desired[0]), float(desired[1])))
+        emit(out, unstructure(sampler.figures(float(desired[0]), float(desired[1]))))
     # A thread that is stuck in the kernel must not keep this process.
     os._exit(0)
+
+
+KEYS = ("sm_clock_mhz", "power_usage_mw", "temperature_c", "clocks_event_reasons")
+MOST_SILENT_S = 2.0
+"""Seconds without a reading that leave too much unseen (inferred: heat slows for longer)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a GPU: when it was over (monotonic seconds) and a reading for each of KEYS."""
+
+    at: float
+    readings: Mapping[str, Any]
+
+
+def during(index: int, samples: Sequence[Sample], begin: float, end: float) -> GpuFigures:
+    """One GPU's figures: the extent of each number, all event reasons that occurred."""
+    observed = [sample for sample in samples if begin <= sample.at <= end]
+    silent = _silence([begin, *(sample.at for sample in observed), end])
+    if not observed or silent > MOST_SILENT_S:
+        why = f"NVML gave no reading for {silent:.1f} s of the {end - begin:.1f} s of the load"
+        return GpuFigures(index, len(observed), *(Unmeasured(why),) * 4)
+    clock, power, heat, reasons = (
+        _numbers([s.readings.get(key) for s in observed]) for key in KEYS
+    )
+    return GpuFigures(
+        index,
+        len(observed),
+        _extent(clock),
+        _extent(power),
+        _extent(heat),
+        reasons if isinstance(reasons, Unmeasured) else reduce(or_, map(int, reasons)),
+    )
+
+
+def _silence(times: Sequence[float]) -> float:
+    return max(after - before for before, after in pairwise(times))
+
+
+def _numbers(values: Sequence[object]) -> Unmeasured | list[float]:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if len(numbers) == len(values):
+        return numbers
+    first = next(value for value in values if not isinstance(value, int | float))
+    why = reason(first) or "not read"
+    return Unmeasured(f"{len(values) - len(numbers)} of {len(values)} readings: {why}")
+
+
+def _extent(found: Unmeasured | list[float]) -> Unmeasured | Extent:
+    if isinstance(found, Unmeasured):
+        return found
+    return Extent(float(min(found)), percentile(found, 50), float(max(found)))

@@ -10,8 +10,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from b200kit.node.client.smoke_result import GpuFigures
 from b200kit.node.lib import documents, program
-from b200kit.node.lib.readings import unmeasured
+from b200kit.node.state.view import Unmeasured
 
 READY_S = 10.0
 """Seconds to wait for NVML before the load begins; it starts the driver where nothing holds it."""
@@ -56,8 +57,8 @@ class GpuWatch:
         self._line(time.monotonic() + READY_S)
         self.begun = time.monotonic()
 
-    def end(self) -> Any:
-        """The load is over: one entry a GPU, or an unmeasured reading."""
+    def end(self) -> Unmeasured | tuple[GpuFigures, ...]:
+        """The load is over: the figures of each GPU, or why there are none."""
         assert self.process.stdin is not None  # noqa: S101 - opened as a pipe above
         desired = f"{self.begun} {time.monotonic()}\n".encode()
         with suppress(OSError):
@@ -67,10 +68,12 @@ class GpuWatch:
         line = self._line(deadline)
         if line == b'"ready"':  # it came only after the load had begun
             line = self._line(deadline)
+        kind: Any = Unmeasured | tuple[GpuFigures, ...]
         try:
-            return documents.parse(line, documents.LARGE)
-        except ValueError:
-            return unmeasured("the GPUs' reader gave no answer")
+            found: Unmeasured | tuple[GpuFigures, ...] = documents.decode(kind, line)
+        except documents.Malformed:
+            return Unmeasured("the GPUs' reader gave no answer")
+        return found
 
     def _line(self, deadline: float) -> bytes:
         """The next line; nothing when it does not come in time or the process is gone."""

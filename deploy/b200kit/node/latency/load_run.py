@@ -17,6 +17,7 @@ from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import RequestRecord, Run
 from b200kit.node.client.http import Deadlines, Exchange
 from b200kit.node.client.low_load import ROUNDS
+from b200kit.node.client.smoke_result import Sampling, SentLoad
 
 # An answer may be as long as it likes, while tokens come.
 DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)
@@ -150,20 +151,26 @@ class Volley:
             self.model, text, self.output_tokens, salt=self.salt, ignore_eos=self.ignore_eos
         )
 
-    def conditions(self) -> dict[str, object]:
-        """What was asked for, in the words of the smoke document."""
-        return {
-            "seed": self.seed,
-            "cache_salt": self.salt,
-            "arrival": self._arrival_in_words(),
-            "isl_requested": self.input_tokens,
-            "osl_requested": self.output_tokens,
-            **self.dataset.conditions(),
-            "sampling": {"temperature": 0, "ignore_eos": self.ignore_eos},
-            "template_tokens": round(self.scale.overhead, 1),
-            "warmups": UNCOUNTED,
-            "connection": "one a request, set-up counted",
-        }
+    def load(self) -> SentLoad:
+        """What was asked for, as a result keeps it."""
+        data = self.dataset
+        return SentLoad(
+            seed=self.seed,
+            cache_salt=self.salt,
+            arrival=self._arrival_in_words(),
+            rate=None if self.arrival.concurrency else self.arrival.rate,
+            isl_requested=self.input_tokens,
+            osl_requested=self.output_tokens,
+            prompts=str(data),
+            prefix_share=data.shared,
+            # A prefix that is not shared is one request's.
+            prefix_requests=data.group if data.shared else 1,
+            turns=data.turns,
+            sampling=Sampling(0, self.ignore_eos),
+            template_tokens=round(self.scale.overhead, 1),
+            warmups=UNCOUNTED,
+            connection="one a request, set-up counted",
+        )
 
     def _arrival_in_words(self) -> str:
         if self.dataset.turns == 1:

@@ -1,6 +1,6 @@
 """`measure`: the smoke test. Correctness, then latency through the gateway and direct, as JSON.
 
-Prints JSON "b200kit/smoke/1" (docs/measure.md) on stdout, whatever happens; exit 0 when the
+Prints a SmokeResult (docs/measure.md) on stdout, whatever happens; exit 0 when the
 verdict is "pass", 1 for "fail", 2 for "invalid" or a configuration that cannot be used.
 """
 
@@ -25,19 +25,22 @@ from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.client.smoke_result import GpuFigures, SmokeConditions, SmokeResult
+from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
 from b200kit.node.latency import document as smoke_document
-from b200kit.node.latency import gateway_cpu_wait as gateway_wait
-from b200kit.node.latency import other_requests
+from b200kit.node.latency import gateway_counters
 from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
-from b200kit.node.lib.readings import unmeasured
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving import processes
 from b200kit.node.state.serving import DatasetPlan, SmokePlan
+from b200kit.node.state.view import Unmeasured
 
 NO_LOAD = "no load was sent"
+_UNSENT = Unmeasured(NO_LOAD)
+GATEWAY = "gateway"
 
 
 @dataclasses.dataclass
@@ -56,11 +59,11 @@ class Smoke:
     )
     affinity: str = ""
     engine_version: str | None = None
-    gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
-    compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    gpus: Unmeasured | tuple[GpuFigures, ...] = _UNSENT
+    compiled: Unmeasured | int = _UNSENT
     scale: Scale | None = None
-    gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
-    others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    gateway_wait: Unmeasured | float = _UNSENT
+    others: Unmeasured | int = _UNSENT
     golden: Golden | None = None
     # Requests sent through the gateway.
     tally: Tally = dataclasses.field(default_factory=Tally)
@@ -102,17 +105,17 @@ class Smoke:
             if self.correctness.problems:
                 return
             self.scale = (await self.volley.scaled(gateway)).scale
-            traffic = await other_requests.at_rest()
+            traffic = await gateway_counters.at_rest()
             if await self._wrong_answers():
                 return
             self.engine_version = await version(self.replicas[0]) if self.replicas else None
-            for name, endpoint in {"gateway": gateway, **self._directly()}.items():
+            for name, endpoint in {GATEWAY: gateway, **self._directly()}.items():
                 await self.volley.settle(endpoint, name)
             before = processes.compiled(self.units)
             gpus.begin()
             await self._load(gateway)
-            ours = len(self.paths["gateway"].records) + UNCOUNTED
-            self.others = other_requests.count(traffic, other_requests.traffic(), ours)
+            ours = len(self.paths[GATEWAY].records) + UNCOUNTED
+            self.others = gateway_counters.count(traffic, gateway_counters.traffic(), ours)
             self.gpus = gpus.end()
             self.compiled = processes.grown(before, processes.compiled(self.units))
 
@@ -133,13 +136,13 @@ class Smoke:
     async def _load(self, gateway: Endpoint) -> None:
         """Through the gateway, then at all replicas at once: each meets the same load as before."""
         plan, volley = self.plan, self.volley
-        before, waited = await self._scrape(), gateway_wait.delays_ms()
+        before, waited = await self._scrape(), gateway_counters.delays_ms()
         start = time.perf_counter()
-        self.paths["gateway"] = await volley.fire_until(
-            gateway, "gateway", plan.requests, self.watch, self._carries
+        self.paths[GATEWAY] = await volley.fire_until(
+            gateway, GATEWAY, plan.requests, self.watch, self._carries
         )
         wall_ms = (time.perf_counter() - start) * 1000
-        self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
+        self.gateway_wait = gateway_counters.share(waited, gateway_counters.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
         await self._compare()
 
@@ -177,12 +180,13 @@ class Smoke:
     async def _scrape(self) -> list[engine_metrics.Sample | str]:
         return [await engine_metrics.scrape(endpoint) for endpoint in self.replicas]
 
-    def document(self) -> dict[str, object]:
-        """The whole smoke document."""
+    def result(self) -> SmokeResult:
+        """What came of it."""
         factor = self.plan.cpu_wait_limit_factor
-        return smoke_document.document(
+        return smoke_document.result(
             SmokeRun(
                 taken_at=timestamp.now(),
+                path=GATEWAY,
                 paths=self.paths,
                 objective=self.plan.goodput,
                 health=self.watch.health(),
@@ -190,15 +194,15 @@ class Smoke:
                 correctness=self.correctness.problems
                 if self.correctness
                 else ("the correctness check did not run",),
-                server={
-                    **self.delta.document(),
-                    "jit_warnings": self.compiled,
-                    "gateway_run_delay_share": self.gateway_wait,
-                    "other_requests": self.others,
-                },
+                server=dataclasses.replace(
+                    self.delta.figures(),
+                    jit_warnings=self.compiled,
+                    gateway_run_delay_share=self.gateway_wait,
+                    other_requests=self.others,
+                ),
                 gateway_limit_ms=self.plan.gateway_limit_ms * factor,
-                request_rate=self.plan.rate,
                 cpus=self.affinity,
+                load=self.volley.load(),
                 conditions=self.conditions(),
                 gpus=self.gpus,
                 low_load=self.low_load,
@@ -207,26 +211,27 @@ class Smoke:
             )
         )
 
-    def conditions(self) -> dict[str, object]:
+    def conditions(self) -> SmokeConditions:
         """What a reader must know to repeat or to doubt the numbers."""
         serving, plan = self.serving, self.plan
-        return {
-            "model": serving.model,
-            "engine": serving.engine,
-            "engine_version": self.engine_version,
-            "stand_in": serving.stand_in,
-            **self.volley.conditions(),
-            "requests": plan.requests,
-            "direct_requests": plan.direct_requests,
-            "replicas": len(serving.replicas),
-            "max_num_seqs": serving.max_num_seqs,
-            "max_model_len": serving.max_model_len,
-            "max_num_batched_tokens": serving.max_num_batched_tokens,
-            "objective": dataclasses.asdict(plan.goodput),
-            "same_text": self.correctness.same_text if self.correctness else None,
-            "server_ages_s": processes.ages_s(self.units),
-            "libraries": processes.libraries(self.units),
-        }
+        return SmokeConditions(
+            model=serving.model,
+            engine=serving.engine,
+            engine_version=self.engine_version,
+            stand_in=serving.stand_in,
+            requests=plan.requests,
+            direct_requests=plan.direct_requests,
+            replicas=len(serving.replicas),
+            max_num_seqs=serving.max_num_seqs,
+            max_model_len=serving.max_model_len,
+            max_num_batched_tokens=serving.max_num_batched_tokens,
+            objective=plan.goodput,
+            same_text=self.correctness.same_text if self.correctness else None,
+            isl_measured=None,
+            osl_measured=None,
+            server_ages_s=processes.ages_s(self.units),
+            libraries=processes.libraries(self.units),
+        )
 
 
 def _options(args: list[str]) -> argparse.Namespace:
@@ -288,6 +293,6 @@ def main(args: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     asyncio.run(run.run())
-    document = run.document()
-    print(json.dumps(document))
-    return {"pass": 0, "fail": 1}.get(str(document["verdict"]), 2)
+    found = run.result()
+    print(json.dumps(unstructure(found)))
+    return STATUS[found.verdict]

@@ -3,6 +3,16 @@
 Prints {"unmeasured": reason} where there is none to run, such as with the stand-in engine; exit 0
 whatever it says, 2 for a configuration that cannot be used. The API key goes through the client's
 environment, which only root can read, never through its arguments.
+
+What the commands that people copy get wrong (vLLM 0.32 and 0.33, vllm/benchmarks/serve.py):
+
+- `--backend openai-chat` needs `--endpoint /v1/chat/completions`: the default is /v1/completions.
+- Without `--ignore-eos` an answer ends where the model likes, and 64 output tokens are not 64.
+- Without a new `--seed` the prompts of the last run are in the prefix cache; `cache_salt` keeps
+  them apart even so.
+- `--temperature` is the model's own unless it is given.
+- A cap (`--max-concurrency`) hides waiting: it is left out, or so high that it never binds, which
+  makes newer versions report how long requests waited in the client.
 """
 
 from __future__ import annotations
@@ -15,16 +25,16 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from b200kit.node.client import client_health, correctness
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.latency import vllm_bench_command
-from b200kit.node.latency.vllm_bench_command import Ask
 from b200kit.node.lib import documents
-from b200kit.node.lib.readings import unmeasured
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.view import Unmeasured
 
 _SOURCE = "lib/python*/site-packages/vllm/benchmarks/serve.py"
 # What it may take beyond the sending itself: to import torch, to tokenize, to end.
@@ -41,25 +51,25 @@ def source(engine: Path) -> str:
     if not found or not (engine / "bin" / "vllm").exists():
         raise NoBench("this engine has no `vllm bench serve`")
     text = found[-1].read_text(encoding="utf-8", errors="replace")
-    problem = vllm_bench_command.missing_options(text)
+    problem = missing_options(text)
     if problem:
         raise NoBench(problem)
     return text
 
 
-def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
+def run(serving: Serving, options: argparse.Namespace) -> BenchFigures:
     """Run it once and keep its figures. Raises NoBench."""
     if serving.stand_in:
         raise NoBench("the engine is a stand-in, which has no `vllm bench serve`")
     text = source(options.engine)
     with tempfile.TemporaryDirectory(prefix="b200kit-bench-") as folder:
         result = Path(folder) / "result.json"
-        words = vllm_bench_command.arguments(_ask(serving, options, str(result)), text)
+        words = arguments(_ask(serving, options, str(result)), text)
         command = [str(options.engine / "bin" / "vllm"), "bench", "serve", *words]
         output = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
         try:
             said = documents.structure(documents.Object, documents.read(result, documents.LARGE))
-            return vllm_bench_command.retained(said, command)
+            return retained(said, command)
         except (OSError, ValueError):
             raise NoBench(f"`vllm bench serve` left no result: {output}") from None
 
@@ -139,10 +149,85 @@ def main(args: list[str]) -> int:
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    found: Mapping[str, object]
+    found: Unmeasured | BenchFigures
     try:
         found = run(serving, options)
     except NoBench as reason:
-        found = unmeasured(str(reason))
-    print(json.dumps(found))
+        found = Unmeasured(str(reason))
+    print(json.dumps(unstructure(found)))
     return 0
+
+
+METRICS = ("ttft", "tpot", "itl", "e2el")
+QUEUES = ("client_queue_time", "e2el_including_client_queue")
+ENDPOINT = "/v1/chat/completions"
+WARMUPS = 2
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One measurement. url: without /v1. tokenizer: the model's directory. objective: in ms."""
+
+    url: str
+    model: str
+    tokenizer: str
+    rate: float
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    seed: int
+    salt: str
+    objective: Mapping[str, float]
+    result: str
+
+
+def missing_options(source: str) -> str:
+    """Why this version cannot be used, by the source of its benchmarks/serve.py; "" when it can."""
+    needed = ("--endpoint", "--ignore-eos", "--percentile-metrics", "--goodput", "--save-result")
+    missing = [flag for flag in needed if f'"{flag}"' not in source]
+    return f"its `vllm bench serve` has no {missing[0]}" if missing else ""
+
+
+def arguments(ask: Ask, source: str) -> list[str]:
+    """The words after `vllm bench serve`; options that the version does not have are left out."""
+    queues = QUEUES if all(f'"{name}"' in source for name in QUEUES) else ()
+    goodput = [f"{name.removesuffix('_ms')}:{ms:g}" for name, ms in ask.objective.items()]
+    words: list[object] = ["--backend", "openai-chat", "--endpoint", ENDPOINT]
+    words += ["--base-url", ask.url, "--model", ask.model, "--tokenizer", ask.tokenizer]
+    words += ["--dataset-name", "random", "--random-input-len", ask.input_tokens]
+    words += ["--random-output-len", ask.output_tokens, "--ignore-eos", "--temperature", 0]
+    words += ["--request-rate", f"{ask.rate:g}", "--num-prompts", ask.requests]
+    words += ["--max-concurrency", ask.requests] if queues else []
+    words += ["--seed", ask.seed, "--percentile-metrics", ",".join((*METRICS, *queues))]
+    words += ["--metric-percentiles", "50,90,95,99"]
+    words += ["--goodput", *goodput] if goodput else []
+    words += _where_known(source, "--num-warmups", WARMUPS)
+    words += _where_known(source, "--ready-check-timeout-sec", 60)
+    words += _where_known(source, "--extra-body", json.dumps({"cache_salt": ask.salt}))
+    words += _where_known(source, "--disable-tqdm")
+    words += ["--save-result", "--result-filename", ask.result]
+    return [str(word) for word in words]
+
+
+def _where_known(source: str, flag: str, *value: object) -> list[object]:
+    return [flag, *value] if f'"{flag}"' in source else []
+
+
+@dataclass(frozen=True)
+class BenchFigures:
+    """What `vllm bench serve` measured: its plain figures by its own names, and its command."""
+
+    figures: Mapping[str, str | int | float | bool | None]
+    command: tuple[str, ...]
+
+    def median_ms(self, metric: str) -> float | None:
+        """The median of one of METRICS; its versions use either of the names."""
+        names = (f"p50_{metric}_ms", f"median_{metric}_ms")
+        found = (self.figures.get(name) for name in names)
+        return next((float(one) for one in found if isinstance(one, int | float)), None)
+
+
+def retained(result: Mapping[str, Any], command: Sequence[str]) -> BenchFigures:
+    """Its result without the series of single requests, and the command that made it."""
+    plain = {k: v for k, v in result.items() if isinstance(v, str | int | float) or v is None}
+    return BenchFigures(plain, tuple(command))

@@ -283,6 +283,8 @@ def _structure(kind: Any) -> Structure:
         return _union(arguments)
     if origin is Literal:
         return _one_of(arguments, lambda value: value)
+    if origin is tuple and arguments[-1] is not ...:
+        return _row([_structure(argument) for argument in arguments])
     if origin in (list, tuple, frozenset, Collection):
         return _many(tuple if origin is Collection else origin, _structure(arguments[0]))
     if origin in (dict, Mapping):
@@ -365,6 +367,15 @@ def _many(made: Callable[[Any], Any], one: Structure) -> Structure:
         return made(one(inner, f"{where}[{number}]") for number, inner in enumerate(value))
 
     return many
+
+
+def _row(kinds: list[Structure]) -> Structure:
+    def row(value: Any, where: str) -> Any:
+        if type(value) is not list or len(value) != len(kinds):
+            raise _other(value, where, f"a list of {len(kinds)}")
+        return tuple(one(value[i], f"{where}[{i}]") for i, one in enumerate(kinds))
+
+    return row
 
 
 def _table(one: Structure) -> Structure:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.metrics import latency_bounds
 from b200kit.node.metrics.exposition import Family, Sample
@@ -84,6 +85,11 @@ class MetricsInput:
         return documents.understood(Look, self.notes.get("watch"))
 
     @cached_property
+    def smoke(self) -> SmokeResult | None:
+        """The last smoke test; None where none is there that is understood."""
+        return documents.understood(SmokeResult, self.notes.get("smoke"))
+
+    @cached_property
     def issued(self) -> Proof | None:
         """The proof; None where none is there that is understood."""
         return documents.understood(Proof, self.proof)
@@ -121,7 +127,7 @@ def _readings(known: MetricsInput) -> Iterator[Family]:
         "metrics": known.now,
         "look": _look_time(known),
         "verdict": _moment(known.note("verdict").get("taken_at")),
-        "record": _moment(known.note("smoke").get("taken_at")),
+        "record": _moment(known.smoke.taken_at) if known.smoke else None,
         "proof": _moment(known.issued.issued_at) if known.issued else None,
     }
     present = {name: at is not None for name, at in times.items()}
@@ -274,7 +280,7 @@ def _events(known: MetricsInput) -> Iterator[Family]:
 
 def _record(known: MetricsInput) -> Iterator[Family]:
     """The node's own record, and the buckets of its engine that tell when it is exceeded."""
-    figures = latency_bounds.record(known.note("smoke"))
+    figures = latency_bounds.record(known.smoke)
     for metric in latency_bounds.BOUNDS:
         own = [one for one in figures if one.metric == metric]
         rows = tuple(({"percentile": one.percentile}, one.seconds) for one in own)

@@ -9,7 +9,9 @@ is not below it by the tolerance: an alarm is always true, and comes as early as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from b200kit.node.client.smoke_result import SmokeResult
 
 # vllm/v1/metrics/loggers.py, commit 005a810b (quoted); of TTFT without the two that are minutes.
 _TTFT = (
@@ -22,8 +24,6 @@ _ITL = (
 )
 BOUNDS: Mapping[str, Sequence[str]] = {"ttft": _TTFT, "itl": _ITL}
 """Metric of a record to the label `le` of each bucket, as vLLM writes it."""
-QUANTILES = (99, 95)
-"""A smoke test of few requests carries no P99 (docs/measure.md); then its P95 is compared."""
 
 
 class Latency(NamedTuple):
@@ -39,20 +39,21 @@ class Latency(NamedTuple):
         return (100 - self.percentile) / 100
 
 
-def record(smoke: object) -> list[Latency]:
+def record(smoke: SmokeResult | None) -> list[Latency]:
     """What the last smoke test measured, the highest percentile of a metric first.
 
-    Empty where it did not pass: a node with an accepted baseline passes only if it is no slower
-    than that (docs/measure.md).
+    One of few requests carries no P99; then its P95 is compared. Empty where it did not pass: a
+    node with an accepted baseline passes only if it is no slower than that (docs/measure.md).
     """
-    result: Mapping[str, Any] = smoke if isinstance(smoke, Mapping) else {}
-    if result.get("verdict") != "pass":
+    if smoke is None or smoke.verdict != "pass":
         return []
-    keys = [(metric, p, f"p{p}_{metric}_ms") for metric in BOUNDS for p in QUANTILES]
-    found = [(metric, p, result.get(key)) for metric, p, key in keys]
-    return [
-        Latency(m, p, ms / 1000) for m, p, ms in found if isinstance(ms, int | float) and ms > 0
+    found = [
+        (metric, percent, ms)
+        for metric in BOUNDS
+        for latency in [smoke.main.latency(metric)]
+        for percent, ms in ((99, latency.p99_ms), (95, latency.p95_ms))
     ]
+    return [Latency(metric, percent, ms / 1000) for metric, percent, ms in found if ms]
 
 
 def bound(known: Latency, tolerance: float) -> str | None:

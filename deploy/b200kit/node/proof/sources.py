@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from b200kit.node.client.golden.compare import HARMLESS
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import documents, readings, timestamp
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules
 from b200kit.node.proof.evidence import FAIL, KINDS, PASS, UNMEASURED, Evidence
 from b200kit.node.state.verdict import GateVerdict
+from b200kit.node.state.view import Unmeasured
 from b200kit.node.state.watch import Look
 
 Found = tuple[str, str]
@@ -48,11 +50,12 @@ def digest(document: object) -> str:
 
 def evidence(left: Left, now: Now, rules: ProofRules) -> list[Evidence]:
     """Evidence of every kind, unmeasured where nothing was left."""
+    latency, answers = of_smoke(left.smoke)
     sources: dict[str, tuple[object, Callable[[], Found], str]] = {
         "look": (left.look, lambda: of_look(left.look, left.replicas), now.boot_id),
         "gate": (left.gate, lambda: of_gate(left.gate, now.boot_id), now.boot_id),
-        "latency": (left.smoke, lambda: of_latency(left.smoke), left.serving),
-        "answers": (left.smoke, lambda: of_answers(left.smoke), left.serving),
+        "latency": (left.smoke, lambda: latency, left.serving),
+        "answers": (left.smoke, lambda: answers, left.serving),
         "bandwidth": (left.bandwidth, lambda: of_bandwidth(left.look), ""),
     }
     return [_evidence(kind, *sources[kind], now, rules) for kind in KINDS]
@@ -139,26 +142,29 @@ def of_gate(document: object, boot_id: str) -> Found:
     return results.get(verdict.fit, (UNMEASURED, f"the node is {verdict.fit}"))
 
 
-def of_latency(document: object) -> Found:
-    """The last smoke test; an invalid one measured nothing."""
-    known = document if isinstance(document, Mapping) else {}
-    verdict, reasons = known.get("verdict"), known.get("reasons")
-    why = str(reasons[0]) if isinstance(reasons, list) and reasons else f"verdict {verdict}"
-    results = {"pass": (PASS, ""), "fail": (FAIL, why)}
-    return results.get(str(verdict), (UNMEASURED, why))
+def of_smoke(document: object) -> tuple[Found, Found]:
+    """The last smoke test, and its golden answers beside their reference.
+
+    An invalid one measured nothing.
+    """
+    try:
+        smoke = documents.structure(SmokeResult, document)
+    except documents.Malformed as error:
+        return (UNMEASURED, f"smoke.json: {error}"), (UNMEASURED, f"smoke.json: {error}")
+    results = {"pass": PASS, "fail": FAIL, "invalid": UNMEASURED}
+    why = next(iter(smoke.reasons), f"verdict {smoke.verdict}")
+    return (results[smoke.verdict], "" if smoke.verdict == "pass" else why), _of_answers(smoke)
 
 
-def of_answers(document: object) -> Found:
-    """The golden answers of the last smoke test beside their reference."""
-    known = document if isinstance(document, Mapping) else {}
-    golden = known.get("golden")
-    reference = golden.get("reference") if isinstance(golden, Mapping) else None
-    if not isinstance(reference, Mapping):
-        return UNMEASURED, readings.reason(golden) or "no answer was compared"
-    outcome, why = reference.get("outcome"), str(reference.get("why"))
-    if outcome in HARMLESS:
-        return PASS, why if outcome == "none" else ""
-    return (UNMEASURED if outcome == "unmeasured" else FAIL), why
+def _of_answers(smoke: SmokeResult) -> Found:
+    golden = smoke.golden
+    if isinstance(golden, Unmeasured):
+        return UNMEASURED, golden.reason
+    if (found := golden.reference) is None:
+        return UNMEASURED, "no answer was compared"
+    if found.outcome in HARMLESS:
+        return PASS, found.why if found.outcome == "none" else ""
+    return (UNMEASURED if found.outcome == "unmeasured" else FAIL), found.why
 
 
 def of_bandwidth(document: object) -> Found:

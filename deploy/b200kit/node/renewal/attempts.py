@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from b200kit.node.client.chat import Tally
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.renewal.traffic import GatewayTraffic, Quiet, foreign
 
 EVERY_S = 1.0
 """Seconds between two looks for traffic while it waits."""
 WATCHED_S = 0.25
 """The same while it measures: so long a request of others has company."""
-Judge = Callable[[Mapping[str, Any]], dict[str, Any]]
+Judge = Callable[[SmokeResult], SmokeResult]
 
 
 class Site(Protocol):
@@ -36,18 +37,18 @@ class Site(Protocol):
     def traffic(self) -> Awaitable[GatewayTraffic | str]:
         """The same with what the engines count."""
 
-    def measure(self, tally: Tally) -> Awaitable[dict[str, Any]]:
+    def measure(self, tally: Tally) -> Awaitable[SmokeResult]:
         """The smoke test."""
 
 
 @dataclass(frozen=True)
 class RenewalOutcome:
-    """*document*: of a test that passed or failed; None where there was none until the hours end.
+    """*found*: of a test that passed or failed; None where there was none until the hours end.
 
     *why*: why there is none, or the test's reasons.
     """
 
-    document: dict[str, Any] | None
+    found: SmokeResult | None
     why: str
 
 
@@ -68,10 +69,10 @@ class Attempts:
             quiet = Quiet(why=hindered) if hindered else await self._after(quiet)
             why = quiet.why or why
             if quiet.for_s(self.site.now_s()) >= self.idle_s and quiet.last is not None:
-                found = await self._one(quiet.last)
-                if found.document is not None:
-                    return found
-                why = found.why
+                outcome = await self._one(quiet.last)
+                if outcome.found is not None:
+                    return outcome
+                why = outcome.why
                 self.say(f"not measured: {why}; again once the node is idle")
                 quiet = Quiet()
             await asyncio.sleep(EVERY_S)
@@ -115,9 +116,9 @@ class Attempts:
         others = seen if isinstance(seen, str) else foreign(begun, seen, tally.sent)
         return others or self.site.hindrance()
 
-    def _judged(self, measured: Mapping[str, Any]) -> RenewalOutcome:
+    def _judged(self, measured: SmokeResult) -> RenewalOutcome:
         """An invalid test measured nothing: what was measured before goes on ageing."""
-        document = self.judge(measured)
-        why = "; ".join(map(str, document.get("reasons") or ()))
-        is_one = document.get("verdict") in ("pass", "fail")
-        return RenewalOutcome(document if is_one else None, why)
+        found = self.judge(measured)
+        return RenewalOutcome(
+            None if found.verdict == "invalid" else found, "; ".join(found.reasons)
+        )

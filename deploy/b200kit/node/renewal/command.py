@@ -13,24 +13,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
-import json
 import os
 import sys
 import time
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.client import client_health
+from b200kit.node.client.golden.compare import AnswersJudgement
+from b200kit.node.client.golden.reference import Reference
+from b200kit.node.client.golden.replicas import GoldenResult, against
 from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.events import spool
-from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock_file
+from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock_file, timestamp
 from b200kit.node.lib.hours import Hours
-from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY, note
-from b200kit.node.lib.readings import attempt
+from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY
 from b200kit.node.proof.document import Proof, ProofRules
-from b200kit.node.renewal import measured
 from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
 from b200kit.node.renewal.due import Due, due
 from b200kit.node.renewal.node import ThisNode
@@ -81,10 +80,10 @@ def due_now(plan: RenewalPlan) -> Due:
 
 def renewed(plan: RenewalPlan, serving: Serving) -> RenewalOutcome:
     """Measure once nobody is disturbed by it, until the hours are over."""
-    before = attempt(partial(note, RECORD))
+    before = documents.remembered(SmokeResult, RECORD)
 
-    def judge(smoke: Any) -> dict[str, Any]:
-        return measured.document(smoke, before, serving.reference())
+    def judge(smoke: SmokeResult) -> SmokeResult:
+        return judged_here(smoke, before, serving.reference())
 
     attempts = Attempts(ThisNode(serving, plan.window), plan.idle_s, judge, say)
     return asyncio.run(attempts.until_measured())
@@ -93,19 +92,20 @@ def renewed(plan: RenewalPlan, serving: Serving) -> RenewalOutcome:
 def concluded(outcome: RenewalOutcome, asked: Due) -> int:
     """Keep what was measured, or say that nothing was. The exit status."""
     kinds = " and ".join(asked.kinds)
-    if outcome.document is None:
+    found = outcome.found
+    if found is None:
         line = f"{kinds} could not be measured again: {outcome.why} ({asked.why})"
         say(line)
         spool.put(Event("proof.not-renewed", line, "proof.valid"))
         return 0
     try:
-        durable_files.replace(RECORD, json.dumps(outcome.document, sort_keys=True))
+        durable_files.replace(RECORD, documents.to_bytes(found))
     except OSError as error:
         say(f"the result could not be kept: {error}")
         return 1
-    verdict = outcome.document["verdict"]
-    say(f"{kinds} measured again: {verdict}" + (f": {outcome.why}" if verdict != "pass" else ""))
-    return 0 if verdict == "pass" else 1
+    why = "" if found.verdict == "pass" else f": {outcome.why}"
+    say(f"{kinds} measured again: {found.verdict}{why}")
+    return 0 if found.verdict == "pass" else 1
 
 
 def say(line: str) -> None:
@@ -143,3 +143,43 @@ def _reason(plan: RenewalPlan, asked: Due) -> str:
     if not plan.window.left_s(time.time()):
         return f"{asked.why}, and it is not the time of day for it"
     return "" if is_alone() else "another one is at it"
+
+
+COMPARISON = BaselineComparison(
+    "none", "the node measured itself, and its record is the controller's"
+)
+
+
+def judged_here(
+    smoke: SmokeResult, before: SmokeResult | None, reference: Reference | None
+) -> SmokeResult:
+    """A result as measured, with its answers judged. *before*: the one it takes over from.
+
+    It holds for the state that *before* held for (`fingerprint`) where the servers are the same
+    processes; otherwise the controller measures again, as it does not know that one.
+    """
+    kept = replace(smoke, comparison=COMPARISON)
+    golden = smoke.golden
+    if isinstance(golden, GoldenResult) and golden.answers:
+        kept = kept.with_answers(_found(golden, reference))
+    if before and _are_same_servers(smoke, before):
+        kept = replace(kept, fingerprint=before.fingerprint)
+    return kept
+
+
+def _found(golden: GoldenResult, reference: Reference | None) -> AnswersJudgement:
+    if reference is None:
+        return AnswersJudgement("unmeasured", "no reference of this configuration lies on the node")
+    return against(reference.answers, reference.of, golden.said, reference.tolerance)
+
+
+def _are_same_servers(smoke: SmokeResult, before: SmokeResult) -> bool:
+    """Whether every server is older than the test before; what is not known is not so."""
+    ages = smoke.conditions.server_ages_s
+    if not ages:
+        return False
+    try:
+        passed = timestamp.parse(smoke.taken_at) - timestamp.parse(before.taken_at)
+    except ValueError:
+        return False
+    return all(age > passed.total_seconds() for age in ages)

@@ -12,6 +12,7 @@ from typing import Any
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Tally
 from b200kit.node.client.serving_config import Serving
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.latency import smoke
 from b200kit.node.lib import boot_clock, lock
 from b200kit.node.lib.hours import Hours
@@ -72,12 +73,12 @@ class ThisNode:
     def _series(self) -> tuple[str, ...]:
         return self.serving.rolling_restart.in_flight
 
-    async def measure(self, tally: Tally) -> dict[str, Any]:
+    async def measure(self, tally: Tally) -> SmokeResult:
         """The smoke test, as `measure` runs it. *tally*: what it sends through the gateway."""
         run = smoke.prepared(self.serving)
         run.tally = tally
         await run.run()
-        return run.document()
+        return run.result()
 
 
 def _standing() -> Standing:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal
-from b200kit.node.lib.readings import attempt, command, is_unmeasured, text
+from b200kit.node.lib.readings import attempt, command, text
 from b200kit.node.serving.libraries import named
+from b200kit.node.state.view import Unmeasured, reading
 from b200kit.node.state.warmup_features import jit_lines
 
 PROC = Path("/proc")
@@ -33,9 +33,11 @@ def units(names: Sequence[str]) -> dict[str, dict[str, str]]:
     return dict(zip(names, blocks, strict=True))
 
 
-def ages_s(names: Sequence[str]) -> Any:
-    """Seconds since each server's process was started, or an unmeasured reading."""
-    return attempt(lambda: [_age(name, known) for name, known in units(names).items()])
+def ages_s(names: Sequence[str]) -> Unmeasured | tuple[float, ...]:
+    """Seconds since each server's process was started."""
+    read = attempt(lambda: tuple(_age(name, known) for name, known in units(names).items()))
+    found: Unmeasured | tuple[float, ...] = reading(read)
+    return found
 
 
 def _age(name: str, known: dict[str, str]) -> float:
@@ -46,28 +48,31 @@ def _age(name: str, known: dict[str, str]) -> float:
     return round(time.clock_gettime(time.CLOCK_MONOTONIC) - started / 1e6, 1)
 
 
-def compiled(names: Sequence[str]) -> Any:
-    """Kernels that the servers say they compiled since they were started, or unmeasured."""
-    return attempt(
-        lambda: sum(jit_lines(journal.lines(u["InvocationID"])) for u in units(names).values())
+def compiled(names: Sequence[str]) -> Unmeasured | int:
+    """Kernels that the servers say they compiled since they were started."""
+    found: Unmeasured | int = reading(
+        attempt(
+            lambda: sum(jit_lines(journal.lines(u["InvocationID"])) for u in units(names).values())
+        )
     )
+    return found
 
 
-def grown(before: Any, after: Any) -> Any:
+def grown(before: Unmeasured | int, after: Unmeasured | int) -> Unmeasured | int:
     """How many kernels were compiled between two such readings."""
-    for reading in (before, after):
-        if is_unmeasured(reading):
-            return reading
-    return after - before
+    if isinstance(before, Unmeasured):
+        return before
+    return after if isinstance(after, Unmeasured) else after - before
 
 
-def libraries(names: Sequence[str]) -> Any:
+def libraries(names: Sequence[str]) -> Unmeasured | Mapping[str, str]:
     """Versions of what the servers have loaded, from the packages their memory maps point into.
 
     So it is what runs, in an image as in a virtual environment; one whose replicas differ reports
     all the versions.
     """
-    return attempt(lambda: named(_loaded(names)))
+    found: Unmeasured | Mapping[str, str] = reading(attempt(lambda: named(_loaded(names))))
+    return found
 
 
 def _loaded(names: Sequence[str]) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from b200kit.node.lib import readings
 
@@ -26,9 +26,17 @@ LINK_DOWN = 0
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """A reading that is not there, with the reason on one line: what a page or a table shows."""
+    """A reading that is not there, with the reason on one line: what a page or a table shows.
 
-    reason: str
+    In a document {"unmeasured": reason}.
+    """
+
+    unmeasured: str
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return self.unmeasured
 
     def __bool__(self) -> Literal[False]:
         return False
@@ -80,12 +88,12 @@ class View:
 
     def reading(self, *keys: Key) -> object:
         """The value below, or Unmeasured: for what is shown and not judged."""
-        value = _reading(self.value)
+        value = reading(self.value)
         for depth, key in enumerate(keys, 1):
             if isinstance(value, Unmeasured):
                 return value
             try:
-                value = _reading(value[key])  # type: ignore[index]
+                value = reading(value[key])
             except (LookupError, TypeError) as error:
                 return _gone(value, _path(self._above, (*self._keys, *keys[:depth])), error)
         return value
@@ -175,7 +183,7 @@ def _path(above: str, keys: tuple[Key, ...]) -> str:
     return (above + "".join(steps)).strip(".")
 
 
-def _reading(value: object) -> object:
+def reading(value: Any) -> Any:
     """The value, or Unmeasured where it is an unmeasured reading."""
     if type(value) is not dict or "unmeasured" not in value:
         return value  # nearly all of ten thousand

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from b200kit.node.client.percentiles import percentile
+from b200kit.records.comparison import AgainstRecord, ShownRun
 from b200kit.report.charts.chart import Chart, names, near
 from b200kit.report.content.latency import METRICS
-from b200kit.report.document import Pairs, Unmeasured, items, milliseconds, number, read, show
+from b200kit.report.document import Pairs, Unmeasured, milliseconds
 from b200kit.report.html.figure import Figure, Table
 
 _KEYS = {
@@ -21,17 +22,6 @@ Band = tuple[float, float, float, str]
 """Where the baseline lets one run's median lie, its middle (ms), and what the band is."""
 
 
-class Run(NamedTuple):
-    """One run of the record; `changes` is what its system has that the run before had not."""
-
-    id: str
-    at: str
-    medians: dict[str, float]
-    kind: str
-    why: str
-    changes: str
-
-
 class Timeline(NamedTuple):
     """The section's pictures, what their markers mean, and what changed where a letter stands."""
 
@@ -42,75 +32,75 @@ class Timeline(NamedTuple):
     note: str
 
 
-def timeline_of(document: object) -> Timeline:
-    """Return the pictures of a record document: of each latency that two runs hold a median of."""
-    entries = items(read(document, "timeline", "runs"))
-    runs = [_run(entry, newest=i == len(entries)) for i, entry in enumerate(entries, 1)]
-    shown = [key for key in METRICS if sum(key in run.medians for run in runs) >= 2]
-    kinds = {run.kind for run in runs if shown}
+def timeline_of(record: Unmeasured | AgainstRecord) -> Timeline:
+    """Return the pictures of a record: of each latency that two runs hold a median of."""
     head = ("run", "taken", *(f"{name} P50" for name in METRICS.values()), "what it is")
+    if isinstance(record, Unmeasured):
+        return Timeline([], [], [], Table(head, ()), "")
+    runs, kinds = record.timeline.runs, [_kind(run) for run in record.timeline.runs]
+    if kinds and kinds[-1] != "cross":
+        kinds[-1] = "diamond"
+    shown = [key for key in METRICS if sum(key in run.medians for run in runs) >= 2]
+    rows = [_row(run, kind) for run, kind in zip(runs, kinds, strict=True)]
+    letters = [
+        (f"{letter}, {_minute(runs[i])}", "; ".join(runs[i].changes))
+        for i, letter in _letters(record)
+    ]
     return Timeline(
-        figures=[_figure(document, key, runs) for key in shown],
-        keys=[(kind, words) for kind, words in _KEYS.items() if kind in kinds],
-        changes=[(f"{letter}, {runs[i].at}", runs[i].changes) for i, letter in _letters(runs)],
-        table=Table(head, tuple(map(_row, reversed(runs))), f"{len(runs)} runs in figures, in ms"),
-        note=_note(document),
+        figures=[_figure(record, key, kinds) for key in shown],
+        keys=[(kind, words) for kind, words in _KEYS.items() if shown and kind in kinds],
+        changes=letters,
+        table=Table(head, tuple(reversed(rows)), f"{len(runs)} runs in figures, in ms"),
+        note=_note(record),
     )
 
 
-def _run(entry: object, newest: bool) -> Run:
-    reason = read(entry, "not_counted")
-    why = show(reason) if reason or isinstance(reason, Unmeasured) else ""
-    kind = "square" if read(entry, "baseline") is True else "dot"
-    # What a starved client measured is its own: it has a place in the order, and no height.
-    found = {} if why else {key: number(read(entry, "medians", key)) for key in METRICS}
-    return Run(
-        id=show(read(entry, "id")),
-        at=show(read(entry, "at"))[:16].replace("T", " "),
-        medians={key: value for key, value in found.items() if value is not None},
-        kind="cross" if why else "diamond" if newest else kind,
-        why=why,
-        changes="; ".join(map(show, items(read(entry, "changes")))),
-    )
+def _kind(run: ShownRun) -> str:
+    return "cross" if run.not_counted else "square" if run.baseline else "dot"
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _minute(run: ShownRun) -> str:
+    return run.at[:16].replace("T", " ")
+
+
+def _row(run: ShownRun, kind: str) -> tuple[str, ...]:
     medians = (milliseconds(run.medians.get(key)) for key in METRICS)
-    return (run.id, run.at, *medians, run.why or _KEYS[run.kind])
+    return (run.id, _minute(run), *medians, run.not_counted or _KEYS[kind])
 
 
-def _letters(runs: list[Run]) -> list[tuple[int, str]]:
+def _letters(record: AgainstRecord) -> list[tuple[int, str]]:
     """Return each run before which the system changed, with its letter; after 26 a number."""
-    changed = [i for i, run in enumerate(runs) if run.changes]
+    changed = [i for i, run in enumerate(record.timeline.runs) if run.changes]
     return [(i, chr(ord("A") + n) if n < 26 else str(n + 1)) for n, i in enumerate(changed)]
 
 
-def _note(document: object) -> str:
+def _note(record: AgainstRecord) -> str:
     """Return which runs of the record are not in the pictures."""
-    kinds = {"omitted": "older", "other_load": "of another load"}
-    counts = {words: number(read(document, "timeline", key)) for key, words in kinds.items()}
-    parts = [f"{count:g} {words}" for words, count in counts.items() if count]
+    of = record.timeline
+    counts = {"older": of.omitted, "of another load": of.other_load}
+    parts = [f"{count} {words}" for words, count in counts.items() if count]
     return f"Not shown: {', '.join(parts)}." if parts else ""
 
 
-def _figure(document: object, key: str, runs: list[Run]) -> Figure:
+def _figure(record: AgainstRecord, key: str, kinds: list[str]) -> Figure:
     """Return one latency's picture; a run that counts nowhere stands at the top edge."""
+    runs = record.timeline.runs
     medians = {i: run.medians[key] for i, run in enumerate(runs) if key in run.medians}
-    band = _band(document, key, [medians[i] for i in medians if runs[i].kind == "square"])
+    band = _band(record, key, [medians[i] for i in medians if kinds[i] == "square"])
     days = [run.at[:10] for run in runs]
     labels = ["" if i and day == days[i - 1] else day[5:] for i, day in enumerate(days)]
     up = near([*medians.values(), *(band[:2] if band else ())], "ms")
-    stand_in = read(document, "timeline", "stand_in") is True
-    chart = Chart(names(labels, "runs in their order"), up, stand_in=stand_in)
+    along = names(labels, "runs in their order")
+    chart = Chart(along, up, stand_in=record.timeline.stand_in)
     if band:
         chart.band(*band[:2])
         chart.level(band[2], f"baseline {milliseconds(band[2])}")
-    for i, letter in _letters(runs):
+    for i, letter in _letters(record):
         chart.curve([(i - 0.5, up.low), (i - 0.5, up.high)], "change")
         chart.note((i - 0.5, up.high), letter, 0, -3)
-    heights = medians | {i: up.high for i, run in enumerate(runs) if run.why}
+    heights = medians | {i: up.high for i, run in enumerate(runs) if run.not_counted}
     for kind in _KEYS:
-        found = [(i, height) for i, height in heights.items() if runs[i].kind == kind]
+        found = [(i, height) for i, height in heights.items() if kinds[i] == kind]
         if found:
             chart.marks(kind, found, 4.6 if kind == "diamond" else 3.4)
     newest = runs[-1].medians.get(key)
@@ -125,15 +115,14 @@ def _figure(document: object, key: str, runs: list[Run]) -> Figure:
     )
 
 
-def _band(document: object, key: str, accepted: list[float]) -> Band | None:
+def _band(record: AgainstRecord, key: str, accepted: list[float]) -> Band | None:
     """Return what the baseline predicts of one run (95 %), or its own spread below five runs."""
     if not accepted:
         return None
-    low, high = (number(read(document, "hint", key, end)) for end in ("low", "high"))
-    words = "band: one run by the baseline, 95 %"
-    if low is None or high is None:
-        low, high, words = min(accepted), max(accepted), "band: accepted, least to most"
-    return low, high, percentile(accepted, 50), words
+    middle, hint = percentile(accepted, 50), record.hint.get(key)
+    if hint is None:
+        return min(accepted), max(accepted), middle, "band: accepted, least to most"
+    return hint.low, hint.high, middle, "band: one run by the baseline, 95 %"
 
 
 def _placed(newest: float | None, band: Band | None) -> str:

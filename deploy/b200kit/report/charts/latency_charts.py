@@ -6,53 +6,57 @@ over time.
 
 from __future__ import annotations
 
-from operator import itemgetter
+from collections.abc import Callable
+from operator import attrgetter, itemgetter
 
 from b200kit.node.client.percentiles import carries, percentile
-from b200kit.report.charts.chart import RIGHT, Chart, linear, spanning
-from b200kit.report.content.latency import METRICS, PERCENTILES, formula, samples
-from b200kit.report.document import integer, items, mapping, milliseconds, number, numbers, read
+from b200kit.node.client.smoke_result import RequestFigures, SmokeResult
+from b200kit.node.state.view import Unmeasured
+from b200kit.report.charts.chart import RIGHT, Chart, Point, linear, spanning
+from b200kit.report.content.latency import METRICS, formula
+from b200kit.report.document import milliseconds
 from b200kit.report.html.figure import Figure, Table
 
-_ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
 _POINTS = 300  # more steps than this cannot be distinguished at the width of the plot
-_OVER_TIME = {
-    "TTFT": {"ttft_ms": ("speck", "TTFT of a request")},
+Value = Callable[[RequestFigures], float | None]
+"""A latency of a request in ms."""
+_GAP: Value = attrgetter("itl_max_ms")
+_OVER_TIME: dict[str, dict[Value, tuple[str, str]]] = {
+    "TTFT": {attrgetter("ttft_ms"): ("speck", "TTFT of a request")},
     "TPOT and longest gap": {
-        "tpot_ms": ("speck", "TPOT of a request (the mean of its gaps)"),
-        "itl_max_ms": ("triangle", "the longest ITL of that request"),
+        attrgetter("tpot_ms"): ("speck", "TPOT of a request (the mean of its gaps)"),
+        _GAP: ("triangle", "the longest ITL of that request"),
     },
 }
 _WINDOWS = 6
-_COLUMNS = {
-    "TTFT P50": ("ttft_ms", 50), "TTFT most": ("ttft_ms", 100),
-    "TPOT P50": ("tpot_ms", 50), "longest gap": ("itl_max_ms", 100),
+_COLUMNS: dict[str, tuple[Value, float]] = {
+    "TTFT P50": (attrgetter("ttft_ms"), 50), "TTFT most": (attrgetter("ttft_ms"), 100),
+    "TPOT P50": (attrgetter("tpot_ms"), 50), "longest gap": (_GAP, 100),
 }  # fmt: skip
 
-Sent = tuple[float, bool, dict[str, float]]
-"""When a request was sent (s since the first was due), whether it failed, its latencies in ms."""
+
+def distributions(smoke: Unmeasured | SmokeResult) -> list[Figure]:
+    """Return the CDFs of the latencies of which a smoke test holds two samples or more."""
+    if isinstance(smoke, Unmeasured):
+        return []
+    found = (("ttft", smoke.ttfts_ms, "requests"), ("itl", smoke.itls_ms, "gaps between chunks"))
+    return [_cdf(smoke, key, sorted(ms), unit_of) for key, ms, unit_of in found if len(ms) >= 2]
 
 
-def distributions(smoke: object, *, stand_in: bool) -> list[Figure]:
-    """Return the CDFs of the latencies of which a smoke result holds two samples or more."""
-    return [
-        _cdf(smoke, key, values, unit_of, stand_in=stand_in)
-        for key, (array, unit_of) in _ARRAYS.items()
-        if len(values := sorted(numbers(read(smoke, array)))) >= 2
-    ]
-
-
-def _cdf(smoke: object, key: str, values: list[float], unit_of: str, *, stand_in: bool) -> Figure:
+def _cdf(smoke: SmokeResult, key: str, values: list[float], unit_of: str) -> Figure:
     """Return the share of ordered `values` at or below each, with a guide at each percentile.
 
     A percentile that n cannot carry has no guide, whatever the result says.
     """
     count = len(values)
-    chart = Chart(spanning(values, "ms"), linear(0.0, 100.0, "%", 4), stand_in=stand_in)
+    chart = Chart(
+        spanning(values, "ms"), linear(0.0, 100.0, "%", 4), stand_in=smoke.conditions.stand_in
+    )
     ranks = [*range(1, count, max(count // _POINTS, 1)), count]
     steps = [(values[rank - 1], 100 * rank / count) for rank in ranks]
     chart.curve([(chart.x.low, 0.0), *steps, (chart.x.high, 100.0)], steps=True)
-    stated = {int(name[1:]): number(read(smoke, f"{name}_{key}_ms")) for name in PERCENTILES}
+    own = smoke.main.latency(key)
+    stated = {50: own.p50_ms, 95: own.p95_ms, 99: own.p99_ms}
     given = {p: value for p, value in stated.items() if value is not None and carries(count, p)}
     lowest = 0.0
     for percent, value in sorted(given.items(), key=itemgetter(1), reverse=True):
@@ -68,76 +72,67 @@ def _cdf(smoke: object, key: str, values: list[float], unit_of: str, *, stand_in
         f"{METRICS[key]}, {count} {unit_of}",
         f"Cumulative distribution; {told or 'no percentile is given'}; "
         f"least {milliseconds(values[0])} ms, most {milliseconds(values[-1])} ms.",
-        f"{METRICS[key]}: {formula(smoke, key)} ({samples(smoke)} requests)",
+        f"{METRICS[key]}: {formula(smoke, key)} (n = {smoke.main.completed} requests)",
     )
 
 
-def over_time(smoke: object, *, stand_in: bool) -> list[Figure]:
+def over_time(smoke: Unmeasured | SmokeResult) -> list[Figure]:
     """Return TTFT, and TPOT with the longest gap of each request, over time; [] below two."""
-    found = _requests(smoke)
-    names = _OVER_TIME if len(found) >= 2 else ()
-    return [_scatter(smoke, name, found, stand_in=stand_in) for name in names]
+    if isinstance(smoke, Unmeasured) or len(smoke.requests) < 2:
+        return []
+    found = sorted(smoke.requests, key=attrgetter("at_s"))
+    return [_scatter(smoke, name, found) for name in _OVER_TIME]
 
 
-def _requests(smoke: object) -> list[Sent]:
-    """Return the requests of a smoke result whose time is recorded, in the order of sending."""
-    kinds = [key for series in _OVER_TIME.values() for key in series]
-    found = [
-        (
-            at,
-            bool(mapping(entry).get("error")),
-            {k: value for k in kinds if (value := number(read(entry, k))) is not None},
-        )
-        for entry in items(read(smoke, "requests"))
-        if (at := number(read(entry, "at_s"))) is not None
-    ]
-    return sorted(found, key=itemgetter(0))
+def _values(found: list[RequestFigures], of: Value) -> list[Point]:
+    return [(one.at_s, ms) for one in found if (ms := of(one)) is not None]
 
 
-def _scatter(smoke: object, name: str, found: list[Sent], *, stand_in: bool) -> Figure:
+def _scatter(smoke: SmokeResult, name: str, found: list[RequestFigures]) -> Figure:
     series = _OVER_TIME[name]
-    values = [ms[key] for key in series for _, _, ms in found if key in ms]
-    along = linear(0.0, found[-1][0], "s since the first request was due", 6)
-    chart = Chart(along, spanning(values, "ms"), stand_in=stand_in)
-    for key, (shape, _) in series.items():
-        chart.marks(shape, [(at, ms[key]) for at, _, ms in found if key in ms], 2.2, "each")
+    points = {of: _values(found, of) for of in series}
+    values = [ms for each in points.values() for _, ms in each]
+    along = linear(0.0, found[-1].at_s, "s since the first request was due", 6)
+    chart = Chart(along, spanning(values, "ms"), stand_in=smoke.conditions.stand_in)
+    for of, (shape, _) in series.items():
+        chart.marks(shape, points[of], 2.2, "each")
     keys = tuple(series.values())
-    lost = [(at, chart.y.high) for at, failed, _ in found if failed]
+    lost = [(one.at_s, chart.y.high) for one in found if one.error]
     if lost:
         chart.marks("cross", lost, 4, "bad")
         keys += (("cross", "failed: it has no latency"),)
-    middle = number(read(smoke, f"p50_{next(iter(series))}"))
+    middle = (smoke.main.ttft if name == "TTFT" else smoke.main.tpot).p50_ms
     if values and middle is not None:
         chart.level(middle, f"P50 {milliseconds(middle)}")
     told = f"No request of {len(found)} has a {name}."
     if values:
         ends = f"{milliseconds(min(values))} to {milliseconds(max(values))} ms"
-        told = f"{len(found)} requests over {found[-1][0]:.1f} s: {ends}; {len(lost)} failed."
-    sent = integer(read(smoke, "num_prompts")) or len(found)
+        told = f"{len(found)} requests over {found[-1].at_s:.1f} s: {ends}; {len(lost)} failed."
+    sent = smoke.main.num_prompts
     thinned = f" of {sent}, evenly thinned" if sent > len(found) else ""
     caption = f"{name} by when each request was sent (n = {len(found)}{thinned})"
     figure = chart.figure(f"{name} over time", told, caption, keys)
     return figure._replace(table=_table(found)) if name == "TTFT" else figure
 
 
-def _table(found: list[Sent]) -> Table:
+def _table(found: list[RequestFigures]) -> Table:
     """Return the run cut into windows of equal length."""
-    length = max(found[-1][0], 1e-9) / _WINDOWS
-    cut: list[list[Sent]] = [[] for _ in range(_WINDOWS)]
+    length = max(found[-1].at_s, 1e-9) / _WINDOWS
+    cut: list[list[RequestFigures]] = [[] for _ in range(_WINDOWS)]
     for request in found:
-        cut[min(int(max(request[0], 0.0) / length), _WINDOWS - 1)].append(request)
+        cut[min(int(max(request.at_s, 0.0) / length), _WINDOWS - 1)].append(request)
     rows = [
         (
             f"{i * length:.1f} to {(i + 1) * length:.1f} s",
             str(len(part)),
-            str(sum(failed for _, failed, _ in part)),
-            *(_percentile(part, key, percent) for key, percent in _COLUMNS.values()),
+            str(sum(bool(one.error) for one in part)),
+            *(_percentile(part, of, percent) for of, percent in _COLUMNS.values()),
         )
         for i, part in enumerate(cut)
     ]
     return Table(("sent", "requests", "failed", *_COLUMNS), tuple(rows))
 
 
-def _percentile(part: list[Sent], key: str, percent: float) -> str:
-    values = [ms[key] for _, _, ms in part if key in ms]
+def _percentile(part: list[RequestFigures], of: Value, percent: float) -> str:
+    values = [ms for _, ms in _values(part, of)]
     return milliseconds(percentile(values, percent)) if values else "-"

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from b200kit.records.goodput_knee import Knee
 from b200kit.report.charts.chart import Chart, Point, linear
-from b200kit.report.content.tuning import Knee, Tuning, whole
+from b200kit.report.content.tuning import Measure, Tuning, figure, goodput, whole
 from b200kit.report.document import milliseconds
 from b200kit.report.html.figure import Figure
 
 SHADES = 5
 SHAPES = ("dot", "square", "triangle", "diamond", "plus")
 """A layout each in one picture; the others are in the table."""
-_MEASURES = {
-    "goodput, requests/s": "request_goodput",
-    "TTFT P50, ms": "p50_ttft_ms",
-    "TPOT P50, ms": "p50_tpot_ms",
+_MEASURES: dict[str, Measure] = {
+    "goodput, requests/s": goodput,
+    "TTFT P50, ms": lambda main: main.ttft.p50_ms,
+    "TPOT P50, ms": lambda main: main.tpot.p50_ms,
 }
 
 
@@ -54,13 +55,13 @@ def heats(tuning: Tuning) -> list[Heat]:
     return maps
 
 
-def _column(tuning: Tuning, measure: str, workload: str) -> dict[str, Spot]:
+def _column(tuning: Tuning, measure: Measure, workload: str) -> dict[str, Spot]:
     """Return a column's cells by layout; each column is shaded on its own."""
     best = {layout: tuning.best(layout, workload) for layout in tuning.layouts}
-    values = {layout: cell.figure(measure) if cell else None for layout, cell in best.items()}
+    values = {layout: figure(cell, measure) for layout, cell in best.items()}
     known = [value for value in values.values() if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    more = measure == "request_goodput"
+    more = measure is goodput
     spots = {}
     for layout, cell in best.items():
         value = values[layout]
@@ -80,7 +81,7 @@ def _column(tuning: Tuning, measure: str, workload: str) -> dict[str, Spot]:
 
 def _missing(tuning: Tuning, layout: str, workload: str) -> str:
     """Return why there is no figure: what became of the cells there."""
-    states = dict.fromkeys(cell.status for cell in tuning.there(layout, workload))
+    states = dict.fromkeys(cell.status for cell in tuning.cells(layout, workload))
     return ", ".join("unmeasured" if state == "done" else state for state in states) or "not run"
 
 
@@ -107,9 +108,9 @@ def _sweep(tuning: Tuning, workload: str) -> Figure | None:
         chart.curve(lines[layout], f"curve {shape}")
         chart.marks(shape, lines[layout], 3.6)
     knees = {layout: tuning.knee(layout, workload) for layout in kinds}
-    _knees(chart, [knee for knee in knees.values() if knee])
+    _knees(chart, list(knees.values()))
     told = [
-        f"{layout}: no knee" if not knee or knee.rate is None
+        f"{layout}: no knee" if knee.rate is None
         else f"{layout}: knee at {whole(knee.rate)}/s"
         for layout, knee in knees.items()
     ]  # fmt: skip
@@ -125,8 +126,8 @@ def _line(tuning: Tuning, layout: str, workload: str) -> list[Point]:
     """Return the goodput at each rate that was measured."""
     found = {
         cell.rate: good
-        for cell in tuning.there(layout, workload)
-        if cell.rate is not None and (good := cell.figure("request_goodput")) is not None
+        for cell in tuning.cells(layout, workload)
+        if cell.rate is not None and (good := figure(cell, goodput)) is not None
     }
     return sorted(found.items())
 
@@ -138,7 +139,7 @@ def _knees(chart: Chart, knees: list[Knee]) -> None:
             span = [(knee.low, knee.goodput), (knee.high, knee.goodput)]
             chart.curve(span, "whisker")
             chart.marks("end", span, 4)
-    for rate, goodput in dict.fromkeys((knee.rate, knee.goodput) for knee in knees):
-        if rate is not None and goodput is not None:
-            chart.marks("dot", [(rate, goodput)], 7.5, "knee")
-            chart.note((rate, goodput), f"K {whole(rate)}", 0, -11)
+    for rate, good in dict.fromkeys((knee.rate, knee.goodput) for knee in knees):
+        if rate is not None and good is not None:
+            chart.marks("dot", [(rate, good)], 7.5, "knee")
+            chart.note((rate, good), f"K {whole(rate)}", 0, -11)

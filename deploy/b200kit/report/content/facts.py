@@ -8,6 +8,7 @@ from b200kit.node.checks.gpu import power
 from b200kit.node.lib.documents import understood
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Topology
+from b200kit.report.content.latency import conditions_of
 from b200kit.report.content.topology import outline
 from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show, unread
 from b200kit.run.document import ServedEndpoint
@@ -132,8 +133,8 @@ def facts_in_short(host: object) -> list[str]:
 
 def versions(host: object) -> list[tuple[str, str]]:
     """Return the versions that decide how a node behaves, as (name, version or why not)."""
-    found, state = read(host, "smoke", "conditions", "engine"), read(host, "state")
-    engine = "unmeasured: no smoke test" if isinstance(found, Unmeasured) else show(found)
+    found, state = conditions_of(host), read(host, "state")
+    engine = show(found.engine) if found else "unmeasured: no smoke test"
     if not observed(host):
         return [("driver", NO_STATE), ("engine", engine)]
     return [

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from b200kit.node.client.golden.replicas import GoldenResult
-from b200kit.node.latency.gpu_samples import NUMBERS, REASONS, slowed_by
-from b200kit.node.lib.documents import understood
+from b200kit.node.client.formulas import Ends, PathFigures
+from b200kit.node.client.smoke_result import Extent, SmokeConditions, SmokeResult, slowed_by
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.document import (
     Pairs,
     Unmeasured,
-    clean,
     duration,
-    integer,
-    items,
-    mapping,
     milliseconds,
     number,
     read,
     show,
-    unread,
+    structured,
 )
 from b200kit.report.html.figure import Table
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
-PERCENTILES = ("p50", "p95", "p99")
 STAND_IN = "STAND-IN ENGINE"
 STAND_IN_WHY = "not vLLM on a GPU: these figures show the road, not the node's speed"
 _CONDITIONS = {
@@ -68,161 +63,152 @@ class ShownLatency:
     age: str = ""
 
 
-def latency_of(host: object) -> ShownLatency:
+def smoke_of(host: object) -> Unmeasured | SmokeResult:
+    """Return the smoke test of a HostRecord, or why there is none."""
+    return structured(SmokeResult, read(host, "smoke"), "no smoke test was run")
+
+
+def main_of(host: object) -> Unmeasured | PathFigures:
+    """Return the figures of its main path alone."""
+    return structured(PathFigures, read(host, "smoke", "main"))
+
+
+def conditions_of(host: object) -> Unmeasured | SmokeConditions:
+    """Return its conditions alone."""
+    return structured(SmokeConditions, read(host, "smoke", "conditions"))
+
+
+def is_stand_in(host: object) -> bool:
+    """Say whether the latency was measured on a stand-in engine."""
+    found = conditions_of(host)
+    return not isinstance(found, Unmeasured) and found.stand_in
+
+
+def latency_of(host: object, smoke: Unmeasured | SmokeResult) -> ShownLatency:
     """Return the latency of a HostRecord; percentiles that n cannot carry stand as ``-``."""
-    smoke = read(host, "smoke")
-    if not mapping(smoke):
-        return ShownLatency(unread(smoke, "no smoke test was run"))
-    rows = tuple(_row(smoke, key) for key in METRICS)
-    age, at = number(read(host, "smoke_age_s")), read(smoke, "taken_at")
-    when = "" if isinstance(at, Unmeasured) or not at else f" at {show(at)}"
-    ago = "" if age is None else f"{duration(age)} ago"
+    if isinstance(smoke, Unmeasured):
+        return ShownLatency(str(smoke))
+    age = number(read(host, "smoke_age_s"))
+    ago = "in this run" if age is None else f"{duration(age)} ago"
     return ShownLatency(
-        stand_in=read(smoke, "conditions", "stand_in") is True,
-        verdict=show(read(smoke, "verdict")),
-        reasons=tuple(map(show, items(read(smoke, "reasons")))),
-        rows=rows,
-        notes=tuple(_notes(smoke, rows)),
+        stand_in=smoke.conditions.stand_in,
+        verdict=smoke.verdict,
+        reasons=smoke.reasons,
+        rows=tuple(_row(smoke, key) for key in METRICS),
+        notes=tuple(dict.fromkeys(filter(None, (smoke.main.p95_note, smoke.main.p99_note)))),
         load=tuple(_load(smoke)),
-        age=f"measured {ago}{when}, not in this run" if ago else f"measured in this run{when}",
+        age=f"measured {ago} at {smoke.taken_at}"
+        + (", not in this run" if age is not None else ""),
     )
 
 
-def _row(smoke: object, key: str) -> LatencyRow:
-    names = [f"{percent}_{key}_ms" for percent in PERCENTILES]
-    largest, *cells = (
-        str(value) if isinstance(value, Unmeasured) else milliseconds(number(value))
-        for value in (read(smoke, name) for name in (f"max_{key}_ms", *names))
-    )
-    intervals = tuple(_interval(read(smoke, "ci95", name)) for name in names)
-    return LatencyRow(key, METRICS[key], largest, tuple(cells), intervals, formula(smoke, key))
+def _row(smoke: SmokeResult, key: str) -> LatencyRow:
+    one = smoke.main.latency(key)
+    intervals = (_interval(one.p50_ci95_ms), _interval(one.p95_ci95_ms), "")
+    cells, largest = percentiles(smoke.main, key), milliseconds(one.max_ms)
+    return LatencyRow(key, METRICS[key], largest, cells, intervals, formula(smoke, key))
 
 
-def _interval(value: object) -> str:
+def percentiles(path: PathFigures, key: str) -> tuple[str, ...]:
+    """P50, P95 and P99 of a latency as text in ms."""
+    one = path.latency(key)
+    return tuple(map(milliseconds, (one.p50_ms, one.p95_ms, one.p99_ms)))
+
+
+def _interval(ends: Ends | None) -> str:
     """Return a 95 % interval as ``38.9 to 43.0``; a bound that n cannot give stands as ``?``."""
-    if not isinstance(value, list) or len(value) != 2:
-        return ""
-    return " to ".join("?" if v is None else milliseconds(v) for v in map(number, value))
+    return " to ".join("?" if end is None else milliseconds(end) for end in ends or ())
 
 
-def formula(smoke: object, key: str) -> str:
+def formula(smoke: SmokeResult, key: str) -> str:
     """Return the formula that the smoke test states for a metric."""
-    stated = mapping(read(smoke, "formulas"))
-    names = {name.lower().removesuffix("_ms"): text for name, text in stated.items()}
-    found = names.get(key, names.get(METRICS.get(key, "").lower()))
-    return "unmeasured: formula not in the record" if found is None else show(found)
+    return smoke.formulas.get(key, "unmeasured: formula not in the record")
 
 
-def _notes(smoke: object, rows: tuple[LatencyRow, ...]) -> Iterator[str]:
-    """Yield why a percentile is not printed, or how far a printed one can be trusted."""
-    given = [read(smoke, f"{percent}_note") for percent in ("p95", "p99")]
-    notes = [clean(note) for note in given if isinstance(note, str) and note.strip()]
-    yield from dict.fromkeys(notes)
-    if not notes and any("-" in row.cells for row in rows):
-        yield f"-: n = {show(read(smoke, 'completed'))} requests cannot carry this percentile"
-
-
-def _load(smoke: object) -> Iterator[tuple[str, str]]:
+def _load(smoke: SmokeResult) -> Iterator[tuple[str, str]]:
     """Yield n, rate, tokens, and what the answers were, as (name, text)."""
-
-    def figure(key: str, unit: str = "req/s") -> str:
-        value = read(smoke, key)
-        found = number(value)
-        return show(value) if found is None else f"{found:.4g} {unit}"
-
-    said = {key: show(read(smoke, key)) for key in (
-        "completed", "num_prompts", "failed", "total_input_tokens", "total_output_tokens",
-    )}  # fmt: skip
-    took = number(read(smoke, "duration"))
-    of = f"{said['completed']} of {said['num_prompts']} completed, {said['failed']} failed"
+    main, rate = smoke.main, smoke.load.rate
+    of = f"{main.completed} of {main.num_prompts} completed, {main.failed} failed"
     yield "requests (n)", of
-    yield "rate", f"{figure('request_rate')} offered"
-    yield "throughput", figure("request_throughput")
-    yield "goodput", figure("request_goodput")
-    yield "met the objective", goodput_share(smoke)
-    yield "tokens", f"{said['total_input_tokens']} in, {said['total_output_tokens']} out"
-    yield "output", figure("output_throughput", "tokens/s")
-    yield "took", show(read(smoke, "duration")) if took is None else duration(took)
-    yield from _answers(read(smoke, "golden"))
+    yield "rate", "closed loop" if rate is None else f"{rate:.4g} req/s offered"
+    yield "throughput", f"{main.request_throughput:.4g} req/s"
+    yield "goodput", f"{main.request_goodput:.4g} req/s"
+    yield "met the objective", goodput_share(main)
+    yield "tokens", f"{main.total_input_tokens} in, {main.total_output_tokens} out"
+    yield "output", f"{main.output_throughput:.4g} tokens/s"
+    yield "took", duration(main.duration)
+    yield from _answers(smoke)
 
 
-def goodput_share(smoke: object) -> str:
-    """Return the share of requests that met the objective, with its 95 % interval if stated."""
-    share = number(read(smoke, "goodput_share"))
-    if share is None:
+def goodput_share(main: Unmeasured | PathFigures) -> str:
+    """Return the share of requests that met the objective, with its 95 % interval."""
+    if isinstance(main, Unmeasured):
         return "unmeasured"
-    ends = [number(end) for end in items(read(smoke, "goodput_share_ci95"))]
-    of = " to ".join(f"{100 * end:.3g}" for end in ends if end is not None)
-    return f"{100 * share:.3g} %" + (f" ({of})" if of else "")
+    of = " to ".join(f"{100 * end:.3g}" for end in main.goodput_share_ci95)
+    return f"{100 * main.goodput_share:.3g} % ({of})"
 
 
-def samples(smoke: object) -> str:
-    """Return n of the smoke test for a caption, such as ``n = 240``."""
-    n = integer(read(smoke, "completed"))
-    return "n unmeasured" if n is None else f"n = {n}"
-
-
-def _answers(golden: object) -> Iterator[tuple[str, str]]:
+def _answers(smoke: SmokeResult) -> Iterator[tuple[str, str]]:
     """Yield what the golden answers came to: beside the reference, and by replica."""
-    found = understood(GoldenResult, golden)
-    if found is None:
-        yield "answers", unread(golden, "nothing was recorded")
+    found = smoke.golden
+    if isinstance(found, Unmeasured):
+        yield "answers", str(found)
         return
     if found.reference:
-        yield "answers", f"{show(found.reference.outcome)} ({show(found.reference.why)})"
+        yield "answers", f"{found.reference.outcome} ({found.reference.why})"
     else:
         doubt = found.doubt or "they were not compared with the reference"
-        yield "answers", f"unmeasured: {show(doubt)}"
+        yield "answers", f"unmeasured: {doubt}"
     for name, one in sorted(found.replicas.items()):
         apart = f"beside most replicas, largest distance {one.nats:.3g} nats"
-        more = f"; {show(one.why)}" if one.why else ""
-        yield f"answers of {show(name)}", f"{one.outcome.word} {apart}{more}"
+        more = f"; {one.why}" if one.why else ""
+        yield f"answers of {name}", f"{one.outcome.word} {apart}{more}"
 
 
-def conditions_line(smoke: object) -> str:
+def conditions_line(smoke: SmokeResult) -> str:
     """Return the conditions in one line for a terminal, in the order a reader asks for them."""
-    given = mapping(read(smoke, "conditions"))
-    sides = (
-        [f"{show(read(given, f'{side}_{kind}'))} {kind}" for kind in ("requested", "measured")]
-        for side in ("isl", "osl")
-    )
-    model, engine = (show(given.get(key, f"{key} unmeasured")) for key in ("model", "engine"))
-    rest = ("arrival", "seed", "warmups", "max_num_seqs")
-    more = (f"{key.replace('_', ' ')} {show(read(given, key))}" for key in rest)
-    sent, got = map("/".join, sides)
-    return "; ".join([f"{model} on {engine}", f"{sent} tokens in, {got} out", *more])
+    of, load = smoke.conditions, smoke.load
+    sides = ((load.isl_requested, of.isl_measured), (load.osl_requested, of.osl_measured))
+    sent, got = (f"{asked} requested/{_shown(counted)} measured" for asked, counted in sides)
+    rest = f"seed {load.seed}; warmups {load.warmups}; max num seqs {show(of.max_num_seqs)}"
+    tokens = f"{sent} tokens in, {got} out"
+    return f"{of.model} on {show(of.engine)}; {tokens}; arrival {load.arrival}; {rest}"
 
 
-def conditions(smoke: object) -> Pairs:
+def _shown(value: object) -> str:
+    return show(unstructure(value))
+
+
+def conditions(smoke: Unmeasured | SmokeResult) -> Pairs:
     """Return every condition of the measurement, to repeat it, the usual ones first."""
-    given = mapping(read(smoke, "conditions"))
+    if isinstance(smoke, Unmeasured):
+        return []
+    given = {**unstructure(smoke.conditions), **unstructure(smoke.load)}
     known = [key for key in _CONDITIONS if key in given]
     return [_named(key, given[key]) for key in dict.fromkeys([*known, *given])]
 
 
-def instruments(smoke: object) -> Pairs:
+def instruments(smoke: Unmeasured | SmokeResult) -> Pairs:
     """Return what the client and the server reported of themselves during the measurement."""
-    prompts = show(mapping(read(smoke, "conditions")).get("prompts", "prompts unmeasured"))
-    rows = []
-    for who, key in (
-        ("client", "client"),
-        ("schedule delay", "schedule_delay_ms"),
-        ("server", "server"),
-    ):
-        found = mapping(read(smoke, key))
-        for name, value in [(name, read(found, name)) for name in found] or [
-            ("", read(smoke, key))
-        ]:
-            words, text = _named(name, value)
-            unit = " (ms)" if key == "schedule_delay_ms" else ""
-            beside = f" ({prompts})" if name in _OF_PROMPTS else ""
-            rows.append((f"{who} {words}{unit}".rstrip(), text + beside))
-    return [*rows, ("tokens per chunk", show(read(smoke, "tokens_per_chunk")))]
+    if isinstance(smoke, Unmeasured):
+        return []
+    rows = [(f"client {words}", text) for words, text in _each(smoke.client)]
+    delays = _each(smoke.schedule_delay_ms)
+    rows += [(f"schedule delay {words} (ms)", text) for words, text in delays]
+    beside = f" ({smoke.load.prompts})"
+    for key, value in unstructure(smoke.server).items():
+        words, text = _named(key, value)
+        rows.append((f"server {words}", text + (beside if key in _OF_PROMPTS else "")))
+    return [*rows, ("tokens per chunk", show(smoke.main.tokens_per_chunk))]
+
+
+def _each(document: object) -> Pairs:
+    return [_named(key, value) for key, value in unstructure(document).items()]
 
 
 def _named(key: str, value: object) -> tuple[str, str]:
     """A key and its value as a person writes them: shares in percent, units beside the name."""
-    share = number(value)
+    share, value = number(value), read(value)
     if key.endswith("_share") and share is not None:
         return key.replace("_", " "), f"{100 * share:.2g} %"
     name, unit = next(
@@ -232,41 +218,36 @@ def _named(key: str, value: object) -> tuple[str, str]:
     return _CONDITIONS.get(key, name.replace("_", " ") + unit), show(value)
 
 
-def paths(smoke: object) -> list[tuple[str, list[str]]]:
+def paths(smoke: Unmeasured | SmokeResult) -> list[tuple[str, list[str]]]:
     """Return the same latencies by path (gateway, direct), as (path, cells)."""
+    if isinstance(smoke, Unmeasured):
+        return []
     return [
-        (
-            show(name),
-            [
-                " / ".join(milliseconds(number(read(found, f"{p}_{key}_ms"))) for p in PERCENTILES)
-                for key in METRICS
-            ],
-        )
-        for name, found in mapping(read(smoke, "paths")).items()
+        (name, [" / ".join(percentiles(path, key)) for key in METRICS])
+        for name, path in smoke.paths.items()
     ]
 
 
-def gpus_during(smoke: object) -> tuple[str, Table | None]:
+def gpus_during(smoke: Unmeasured | SmokeResult) -> tuple[str, Table | None]:
     """Return why nothing is known of the GPUs, or "" and their table: least, median and most."""
-    found = read(smoke, "gpus")
-    if not items(found):
-        return unread(found, "no GPU was looked at"), None
+    found = smoke if isinstance(smoke, Unmeasured) else smoke.gpus
+    if isinstance(found, Unmeasured):
+        return str(found), None
     rows = tuple(
-        (show(read(gpu, "index")), show(read(gpu, "samples")),
-         *(_ends(read(gpu, key), 1000.0 if key.endswith("_mw") else 1.0) for key in NUMBERS),
-         _slowed(read(gpu, REASONS)))
-        for gpu in items(found)
+        (str(gpu.index), str(gpu.samples), _ends(gpu.sm_clock_mhz), _ends(gpu.power_usage_mw, 1000),
+         _ends(gpu.temperature_c), _slowed(gpu.clocks_event_reasons))
+        for gpu in found
     )  # fmt: skip
     return "", Table(_GPU_HEAD, rows, "each GPU during the load: least / median / most")
 
 
-def _ends(value: object, scale: float) -> str:
+def _ends(value: Unmeasured | Extent, scale: float = 1) -> str:
     if isinstance(value, Unmeasured):
         return str(value)
-    ends = [number(read(value, key)) for key in ("min", "median", "max")]
-    return " / ".join("-" if end is None else f"{end / scale:.4g}" for end in ends)
+    return " / ".join(f"{end / scale:.4g}" for end in (value.min, value.median, value.max))
 
 
-def _slowed(value: object) -> str:
-    reasons = integer(value)
-    return show(value) if reasons is None else ", ".join(slowed_by(reasons)) or "nothing"
+def _slowed(reasons: Unmeasured | int) -> str:
+    if isinstance(reasons, Unmeasured):
+        return str(reasons)
+    return ", ".join(slowed_by(reasons)) or "nothing"

@@ -11,10 +11,11 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from b200kit.report.content.facts import facts_in_short
-from b200kit.report.content.latency import METRICS, STAND_IN, goodput_share
-from b200kit.report.content.records import history_of
+from b200kit.report.content.latency import METRICS, STAND_IN, goodput_share, is_stand_in, main_of
+from b200kit.report.content.records import word_of
 from b200kit.report.content.verdict import First, first_of, serving_line, verdict_of
 from b200kit.report.document import (
+    Unmeasured,
     clean,
     counted,
     grouped,
@@ -37,7 +38,6 @@ _SHOWN = ("ttft", "tpot")
 HEAD = ("node", "outcome", *(f"{METRICS[key]} P50, ms" for key in _SHOWN), "met the objective",
         "against its record")  # fmt: skip
 _ENDED = ("outcome", "stage", "error", "cause", "commands", "changes", "exit_code", "withdrawn")
-_OF_SMOKE = ("p50_", "goodput")
 _OF_PROOF = ("serving", "proven", "served_s", "proven_s", "unread")
 _OWN = re.compile(r"[0-9]+")
 
@@ -115,16 +115,13 @@ def _kind(host: object) -> Hashable:
 
 def _facts(host: object) -> str:
     waived = verdict_of(host).counts["waived"]
-    more = [f"{waived} waived"] * bool(waived) + [STAND_IN] * _stand_in(host)
+    more = [f"{waived} waived"] * bool(waived) + [STAND_IN] * is_stand_in(host)
     return "; ".join([*facts_in_short(host), *more])
 
 
-def _stand_in(host: object) -> bool:
-    return read(host, "smoke", "conditions", "stand_in") is True
-
-
 def _median(host: object, metric: str) -> float | None:
-    return number(read(host, "smoke", f"p50_{metric}_ms"))
+    main = main_of(host)
+    return None if isinstance(main, Unmeasured) else main.latency(metric).p50_ms
 
 
 def _latencies(hosts: Mapping[str, object]) -> Iterator[str]:
@@ -170,15 +167,15 @@ def fleet(record: object) -> list[NodeRow]:
         NodeRow(
             name=clean(name),
             outcome=outcome_of(hosts[name]),
-            stand_in=_stand_in(hosts[name]),
+            stand_in=is_stand_in(hosts[name]),
             figures=tuple(
                 BarFigure("unmeasured", 0.0)
                 if value is None
                 else BarFigure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
                 for value, top in zip(values, most, strict=True)
             ),
-            good=goodput_share(read(hosts[name], "smoke")),
-            record=history_of(hosts[name]).word or "unmeasured",
+            good=goodput_share(main_of(hosts[name])),
+            record=word_of(hosts[name]) or "unmeasured",
         )
         for name, values in found.items()
     ]
@@ -253,10 +250,7 @@ def in_short(host: object) -> dict[str, object]:
     return {
         **{key: known[key] for key in _ENDED if key in known},
         "verdict": {"fit": read(verdict, "fit"), "findings": found} if mapping(verdict) else None,
-        "smoke": {
-            **{key: value for key, value in smoke.items() if key.startswith(_OF_SMOKE)},
-            "conditions": {"stand_in": read(host, "smoke", "conditions", "stand_in")},
-        },
+        "smoke": {key: smoke[key] for key in ("main", "conditions") if key in smoke},
         "record": {key: read(host, "record", key) for key in ("outcome", "why")},
         "in_short": {
             "facts": facts_in_short(host),

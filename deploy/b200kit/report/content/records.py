@@ -7,21 +7,29 @@ was.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from b200kit.records.conditions_fields import FIELDS, Role
-from b200kit.records.groups import ASSUMED, DAYS
-from b200kit.records.metrics import METRICS, NAMES, SHARES, change
+from b200kit.records.comparison import AgainstRecord, RunSpan
+from b200kit.records.conditions import FIELDS, Role, value_of
+from b200kit.records.statistics import (
+    ASSUMED,
+    DAYS,
+    METRICS,
+    NAMES,
+    SHARES,
+    Compared,
+    Spread,
+    change,
+)
 from b200kit.report.document import (
     Pairs,
     Unmeasured,
     items,
     mapping,
     milliseconds,
-    number,
     read,
     show,
-    unread,
+    structured,
 )
 
 WORDS = {"same": "same", "different": "DIFFERENT", "unclear": "CANNOT SAY"}
@@ -64,91 +72,88 @@ class Diagnosis:
     cleared: int
 
 
-def history(document: object) -> RecordHistory:
-    """A comparison; a document without an outcome is unmeasured.
+def history(found: Unmeasured | AgainstRecord) -> RecordHistory:
+    """A comparison, or why there is none.
 
     A regression is reported even where nothing differs between the run conditions.
     """
-    found = read(document, "outcome")
-    outcome = "" if isinstance(found, Unmeasured) else show(found)
-    slower = bool(items(read(document, "slower")))
-    changed = [show(read(entry, "text")) for entry in items(read(document, "changed"))]
-    if not changed and slower:
-        changed = ["nothing that the run conditions show"]
+    if isinstance(found, Unmeasured):
+        return RecordHistory("", "unknown", str(found), [], [], [], slower=False)
+    unexplained = ["nothing that the run conditions show"] if found.slower else []
     return RecordHistory(
-        word=WORDS.get(outcome, ""),
-        tone=_TONES.get(outcome, "unknown"),
-        why=str(found) if isinstance(found, Unmeasured) else show(read(document, "why")),
-        facts=list(_facts(document)),
-        rows=[_row(metric) for metric in items(read(document, "metrics"))],
-        changes=changed,
-        slower=slower,
+        word=WORDS[found.outcome],
+        tone=_TONES[found.outcome],
+        why=found.why,
+        facts=list(_facts(found)),
+        rows=[_row(metric) for metric in found.metrics],
+        changes=[*found.changed] or unexplained,
+        slower=bool(found.slower),
     )
 
 
-def _facts(document: object) -> Iterator[tuple[str, str]]:
+def _facts(found: AgainstRecord) -> Iterator[tuple[str, str]]:
     """Who accepted the baseline and what was compared."""
-    if accepted := mapping(read(document, "baseline")):
-        yield "baseline", f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
-    for name, key in (("accepted", "before"), ("newer", "after")):
-        if text := _span(read(document, "runs", key)):
-            yield name, text
-    if blind := ", ".join(map(show, items(read(document, "uncompared")))):
-        yield "not compared", f"{blind} (unmeasured on one side)"
-    largest = []
-    for metric, pair in mapping(read(document, "largest")).items():
-        ends = [milliseconds(end) for end in map(number, items(pair)) if end is not None]
-        largest.append(f"{METRICS.get(metric, metric)} {' -> '.join(ends)}")
+    if by := found.baseline:
+        yield "baseline", f"{by.at} by {by.by}: {by.why}"
+    for name, span in (("accepted", found.accepted), ("newer", found.newer)):
+        if span.count:
+            yield name, _span(span)
+    if found.uncompared:
+        yield "not compared", f"{', '.join(found.uncompared)} (unmeasured on one side)"
+    largest = [
+        f"{METRICS.get(metric, metric)} {' -> '.join(map(milliseconds, ends))}"
+        for metric, ends in found.largest.items()
+    ]
     if largest:
         yield "largest", f"{'; '.join(largest)} ms (median of the runs' maxima)"
-    for metric, hint in mapping(read(document, "hint")).items():
-        if read(hint, "inside") is False:
-            value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
-            predicted = f"the baseline predicts {milliseconds(low)} to {milliseconds(high)} (99 %)"
+    for metric, hint in found.hint.items():
+        if not hint.inside:
+            ends = f"{milliseconds(hint.low)} to {milliseconds(hint.high)}"
             name = METRICS.get(metric, metric)
-            yield "newest run", f"{name} {milliseconds(value)} ms, {predicted}"
+            told = f"{name} {milliseconds(hint.value)} ms, the baseline predicts {ends} (99 %)"
+            yield "newest run", told
 
 
-def _span(span: object) -> str:
-    count, days = number(read(span, "count")) or 0, number(read(span, "days"))
-    if not count:
-        return ""
-    first, last = (show(read(span, key))[:16].replace("T", " ") for key in ("first", "last"))
-    few = days is not None and days < DAYS
-    alone = f"; that days differ by {ASSUMED:.0%} is assumed" if few else ""
-    runs = f"{count:g} run{'' if count == 1 else 's'}"
-    return f"{runs}, {first} to {last}, {days or 0:g} day{'' if days == 1 else 's'}{alone}"
+def _span(span: RunSpan) -> str:
+    first, last = ((at or "")[:16].replace("T", " ") for at in (span.first, span.last))
+    alone = f"; that days differ by {ASSUMED:.0%} is assumed" if span.days < DAYS else ""
+    runs = f"{span.count} run{'' if span.count == 1 else 's'}"
+    return f"{runs}, {first} to {last}, {span.days} day{'' if span.days == 1 else 's'}{alone}"
 
 
-def _row(metric: object) -> list[str]:
+def _row(metric: Compared) -> list[str]:
     """Both medians of run medians, their spread, the change."""
-    name = show(read(metric, "metric"))
-    ends = [number(end) for end in items(read(metric, "interval"))]
-    interval = " to ".join(change(name, end) for end in ends if end is not None)
-    before, after = (_group(read(metric, key), name) for key in ("before", "after"))
-    ratio = number(read(metric, "ratio"))
-    changed = "-" if ratio is None else change(name, ratio)
-    row = [_ROWS.get(name, NAMES.get(name, "?")), *before, *after, changed]
+    name = metric.metric
+    interval = " to ".join(change(name, end) for end in metric.interval)
+    before, after = (_group(group, name) for group in (metric.before, metric.after))
+    row = [_ROWS.get(name, NAMES.get(name, "?")), *before, *after, change(name, metric.ratio)]
     # One unit for both ends: the table is as wide as a terminal.
     return [*row, interval.replace(" % to", " to").replace(" pp to", " to")]
 
 
-def _group(group: object, name: str) -> list[str]:
-    low, high, cv, middle = (number(read(group, key)) for key in ("low", "high", "cv", "median"))
-    if low is None or high is None or cv is None or middle is None:
-        return [show(read(group, "median")), "-", "-"]
+def _group(group: Spread, name: str) -> list[str]:
     if name in SHARES:
-        return [f"{middle:.1%}", f"{low:.1%}-{high:.1%}", "-"]
-    apart = number(read(group, "apart")) or 0
-    note = " in 2" if items(read(group, "modes")) else f" ({apart:g})" if apart else ""
-    spread = f"{milliseconds(low)}-{milliseconds(high)}{note}"
-    return [milliseconds(middle), spread, f"{cv * 100:.1f} %"]
+        return [f"{group.median:.1%}", f"{group.low:.1%}-{group.high:.1%}", "-"]
+    note = " in 2" if group.modes else f" ({group.apart})" if group.apart else ""
+    spread = f"{milliseconds(group.low)}-{milliseconds(group.high)}{note}"
+    return [milliseconds(group.median), spread, f"{group.cv * 100:.1f} %"]
+
+
+def record_of(host: object) -> Unmeasured | AgainstRecord:
+    """What the record makes of the run of a HostRecord."""
+    return structured(AgainstRecord, read(host, "record"), "no result to look at")
 
 
 def history_of(host: object) -> RecordHistory:
     """The section "against the record" of a HostRecord."""
-    found = history(read(host, "record"))
-    return found if "record" in mapping(host) else replace(found, why=_NOTHING)
+    if "record" not in mapping(host):
+        return history(Unmeasured("no result to look at"))
+    return history(record_of(host))
+
+
+def word_of(host: object) -> str:
+    """What the comparison came to, also of a host in short; empty where it was not made."""
+    return WORDS.get(show(read(host, "record", "outcome")), "")
 
 
 def diagnosis_of(host: object) -> Diagnosis:
@@ -176,18 +181,16 @@ class RunConditions:
     groups: tuple[tuple[str, Pairs], ...] = ()
 
 
-def run_conditions_of(host: object) -> RunConditions:
-    """Return the run conditions in the record document of a HostRecord."""
-    document = read(host, "record", "conditions")
-    if not mapping(read(document, "fields")):
-        return RunConditions(unread(document, "it has no fields"))
-    found = {field: read(document, "fields", field.name) for field in FIELDS}
+def run_conditions_of(found: Unmeasured | AgainstRecord) -> RunConditions:
+    """Return the run conditions in the record of a host."""
+    if isinstance(found, Unmeasured):
+        return RunConditions(str(found))
+    if (own := found.conditions) is None:
+        return RunConditions("unmeasured: it has no fields")
+    values = {field: value_of(own, field.name) for field in FIELDS}
     groups = tuple(
-        (
-            title,
-            [(f.words, show(value)) for f, value in found.items() if f.role is role],
-        )
+        (title, [(f.words, show(value)) for f, value in values.items() if f.role is role])
         for role, title in TITLES.items()
     )
-    blind = sum(isinstance(value, Unmeasured) for value in found.values())
+    blind = sum(isinstance(value, Unmeasured) for value in values.values())
     return RunConditions("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)

@@ -14,7 +14,7 @@ from b200kit.report.charts.tuning_charts import Heat, heats, sweeps
 from b200kit.report.content import facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
-from b200kit.report.content.latency import METRICS, latency_of
+from b200kit.report.content.latency import METRICS, latency_of, smoke_of
 from b200kit.report.content.machine import machine_of, matrix_of
 from b200kit.report.content.nodes import (
     HEAD,
@@ -26,24 +26,17 @@ from b200kit.report.content.nodes import (
     whole,
 )
 from b200kit.report.content.readings import reported
-from b200kit.report.content.records import diagnosis_of, history_of, run_conditions_of
+from b200kit.report.content.records import diagnosis_of, history_of, record_of, run_conditions_of
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
-from b200kit.report.document import Pairs, clean, read, show
+from b200kit.report.document import Pairs, Unmeasured, clean, read, show
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
 from b200kit.report.html.templates import template
 from b200kit.report.names import hostlist, run_name
-from b200kit.report.outcome import (
-    exit_code,
-    failed_hosts,
-    outcome_of,
-    ranked,
-    stand_in,
-    totals,
-)
+from b200kit.report.outcome import exit_code, failed_hosts, outcome_of, ranked, stand_in, totals
 from b200kit.report.shown import shown
 
 
@@ -99,7 +92,7 @@ def _linked(alike: NodeGroup, links: Mapping[str, str]) -> list[tuple[str, str]]
 
 def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
-    machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
+    machine, smoke, record = machine_of(host), smoke_of(host), record_of(host)
     passed = [f for f in verdict_of(host).findings if f.status is Status.PASS]
     return {
         "anchor": anchor,
@@ -124,17 +117,17 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "stages": run.stages(host),
         "endpoint": facts.endpoint(host, clean(name)),
         "layout": facts.layout(host),
-        "latency": latency,
-        "distributions": distributions(smoke, stand_in=latency.stand_in),
-        "over_time": over_time(smoke, stand_in=latency.stand_in),
+        "latency": latency_of(host, smoke),
+        "distributions": distributions(smoke),
+        "over_time": over_time(smoke),
         "conditions": measured.conditions(smoke),
         "instruments": measured.instruments(smoke),
         "gpus_during": measured.gpus_during(smoke),
         "paths": measured.paths(smoke),
         "history": history_of(host),
-        "timeline": timeline_of(read(host, "record")),
+        "timeline": timeline_of(record),
         "diagnosis": diagnosis_of(host),
-        "run_conditions": run_conditions_of(host),
+        "run_conditions": run_conditions_of(record),
         "tuned": _tuned(tuning_of(host)),
         "reprovisioned": reprovisioned_of(host),
     }
@@ -150,8 +143,8 @@ def _facts(host: object, graph: Topology) -> Pairs:
     ]
 
 
-def _tuned(found: Tuning) -> Tuned | None:
-    if found.why:
+def _tuned(found: Unmeasured | Tuning) -> Tuned | None:
+    if isinstance(found, Unmeasured):
         return None
     return Tuned(found, heats(found), sweeps(found), (all_knees(found), all_cells(found)))
 

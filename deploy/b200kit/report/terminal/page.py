@@ -10,7 +10,13 @@ from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
 from b200kit.report.content import facts, reprovision, run, tuning
-from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, conditions_line, latency_of
+from b200kit.report.content.latency import (
+    STAND_IN,
+    STAND_IN_WHY,
+    conditions_line,
+    latency_of,
+    smoke_of,
+)
 from b200kit.report.content.machine import machine_of
 from b200kit.report.content.nodes import (
     MOST,
@@ -21,7 +27,7 @@ from b200kit.report.content.nodes import (
     whole,
 )
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
-from b200kit.report.document import clean, counted, read, show
+from b200kit.report.document import Unmeasured, clean, counted, read, show
 from b200kit.report.names import run_name
 from b200kit.report.outcome import (
     exit_code,
@@ -233,8 +239,9 @@ def _layout(page: Lines, host: object) -> None:
 
 
 def _latency(page: Lines, host: object) -> None:
-    latency = latency_of(host)
-    if latency.why:
+    smoke = smoke_of(host)
+    latency = latency_of(host, smoke)
+    if isinstance(smoke, Unmeasured):
         page.fact("latency", latency.why)
         return
     page.fact("latency", f"smoke test: {latency.verdict}; {latency.age}")
@@ -250,7 +257,7 @@ def _latency(page: Lines, host: object) -> None:
     load = dict(latency.load)
     sent = f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}"
     page.fact("load", f"{sent}; {load['output']} out")
-    page.fact("conditions", conditions_line(read(host, "smoke")))
+    page.fact("conditions", conditions_line(smoke))
 
 
 def _stages(page: Lines, host: object) -> None:

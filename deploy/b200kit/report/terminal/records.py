@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from b200kit.records.conditions import value_of
-from b200kit.records.conditions_fields import FIELDS
+from b200kit.records.comparison import AgainstRecord
+from b200kit.records.conditions import FIELDS, value_of
 from b200kit.records.entries import Acceptance, MeasuredRun, Record, counts
-from b200kit.records.metrics import METRICS
-from b200kit.report.content.latency import PERCENTILES
+from b200kit.records.statistics import METRICS
+from b200kit.report.content.latency import percentiles
 from b200kit.report.content.records import HEAD, TITLES, diagnosis_of, history, history_of
-from b200kit.report.document import Unmeasured, mapping, milliseconds, number, read, show
+from b200kit.report.document import Unmeasured, mapping, milliseconds, read, show
 from b200kit.report.terminal.lines import Lines, shorten
 
 _RIGHT = frozenset({2, 3, 4, 5, 6})
@@ -37,7 +37,7 @@ def runs(page: Lines, known: Record) -> None:
         note = "not counted" if counts(run) else mark
         if value_of(run.conditions, "load.stand_in") is True:
             note = f"STAND-IN ENGINE  {note}".rstrip()
-        n = show(read(run.figures, "completed"))
+        n = str(run.smoke.main.completed)
         rows.append([run.id, _minute(run.at), n, *_medians(run), note])
     page.table(rows, left=0, right=_RIGHT)
     page.hang("", text="median of each run in ms")
@@ -54,8 +54,7 @@ def _minute(at: str) -> str:
 
 
 def _medians(run: MeasuredRun | None) -> list[str]:
-    found = [number(read(run and run.figures, f"p50_{m}_ms")) for m in METRICS]
-    return [milliseconds(value) for value in found]
+    return [milliseconds(run.smoke.main.latency(m).p50_ms if run else None) for m in METRICS]
 
 
 def one(page: Lines, run: MeasuredRun) -> None:
@@ -65,8 +64,8 @@ def one(page: Lines, run: MeasuredRun) -> None:
     if counts(run):
         page.fact("not counted", counts(run))
     for metric, name in METRICS.items():
-        cells = [number(read(run.figures, f"{p}_{metric}_ms")) for p in PERCENTILES]
-        page.fact(name, f"{' / '.join(map(milliseconds, cells))} ms (P50 / P95 / P99)")
+        cells = " / ".join(percentiles(run.smoke.main, metric))
+        page.fact(name, f"{cells} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         page.line(title)
         for field in (field for field in FIELDS if field.role is role):
@@ -74,9 +73,9 @@ def one(page: Lines, run: MeasuredRun) -> None:
             page.hang(f"  {field.words:<28}  ", text=show(value))
 
 
-def comparison(page: Lines, name: str, document: object) -> None:
+def comparison(page: Lines, name: str, compared: AgainstRecord) -> None:
     """A node's newest runs against its baseline: the outcome, the figures, what changed."""
-    found = history(document)
+    found = history(compared)
     page.hang(f"{name}  ", (f"{found.word or 'unmeasured':<10}", found.tone), "  ", text=found.why)
     page.facts(found.facts)
     if found.rows:

@@ -13,6 +13,7 @@ from b200kit.node.bandwidth.tests import (
     PEER,
     PROBES,
     TO_GPU,
+    BandwidthResult,
     Unusable,
     read_all_reduce,
     read_nvbandwidth,
@@ -35,10 +36,10 @@ def nvbandwidth(**case: object) -> str:
 
 def test_recorded_all_reduce_is_read_by_its_header() -> None:
     rows = read_all_reduce(recorded("all-reduce-gb200-nvl72.txt"))
-    assert [row["bytes"] for row in rows] == [1 << power for power in (29, 30, 31, 32, 33)]
-    assert [row["value"] for row in rows] == [586.06, 681.17, 757.78, 839.16, 834.57]
-    assert {row["wrong"] for row in rows} == {0}
-    assert {row["tool_version"] for row in rows} == {"unknown"}
+    assert [row.bytes for row in rows] == [1 << power for power in (29, 30, 31, 32, 33)]
+    assert [row.value for row in rows] == [586.06, 681.17, 757.78, 839.16, 834.57]
+    assert {row.wrong for row in rows} == {0}
+    assert {row.tool_version for row in rows} == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,8 @@ def test_table_that_is_cut_or_has_no_header_is_no_result(name: str, reason: str)
 def test_all_reduce_names_the_versions_and_counts_the_ranks() -> None:
     output = recorded("all-reduce-gb10-cut.txt") + "# Out of bounds values : 0 OK\n"
     row = read_all_reduce(output)[-1]
-    assert row["tool_version"] == "2.20.0, NCCL 23102"
-    assert (row["subject"], row["gpus"], row["value"]) == ("2 GPUs", [0, 1], 0.96)
+    assert row.tool_version == "2.20.0, NCCL 23102"
+    assert (row.subject, row.gpus, row.value) == ("2 GPUs", (0, 1), 0.96)
 
 
 @pytest.mark.parametrize(
@@ -76,36 +77,36 @@ def test_wrong_values_of_either_placement_are_counted(
     output = recorded("all-reduce-gb200-nvl72.txt")
     assert output.count(before) == 1
     rows = read_all_reduce(output.replace(before, after))
-    assert [row["wrong"] for row in rows] == wrong
+    assert [row.wrong for row in rows] == wrong
 
 
 def test_speed_that_is_no_number_has_no_value() -> None:
     output = recorded("all-reduce-gb200-nvl72.txt").replace("834.57", "   nan")
-    assert read_all_reduce(output)[-1]["value"] is None
+    assert read_all_reduce(output)[-1].value is None
 
 
 def test_nvbandwidth_gives_one_result_a_gpu() -> None:
     results = read_nvbandwidth(recorded("nvbandwidth-h20-3e-local.json"), LOCAL)
-    assert [result["subject"] for result in results] == [f"GPU {n}" for n in range(8)]
-    assert results[2] == {
-        "test": "device_local_copy",
-        "tool": "nvbandwidth",
-        "tool_version": "v0.8",
-        "bytes": 536870912,
-        "gpus": [2],
-        "subject": "GPU 2",
-        "value": 1115.72,
-        "unit": "GB/s",
-        "wrong": 0,
-    }
+    assert [result.subject for result in results] == [f"GPU {n}" for n in range(8)]
+    assert results[2] == BandwidthResult(
+        test="device_local_copy",
+        tool="nvbandwidth",
+        tool_version="v0.8",
+        bytes=536870912,
+        gpus=(2,),
+        subject="GPU 2",
+        value=1115.72,
+        unit="GB/s",
+        wrong=0,
+    )
 
 
 def test_nvbandwidth_gives_one_result_an_ordered_pair_and_none_of_a_gpu_with_itself() -> None:
     matrix = [["0.00", "740.1"], ["N/A", "0.00"]]
     results = read_nvbandwidth(nvbandwidth(name=PEER, bandwidth_matrix=matrix), PEER)
-    assert [(r["subject"], r["gpus"], r["value"]) for r in results] == [
-        ("GPU 0 to GPU 1", [0, 1], 740.1),
-        ("GPU 1 to GPU 0", [1, 0], None),
+    assert [(r.subject, r.gpus, r.value) for r in results] == [
+        ("GPU 0 to GPU 1", (0, 1), 740.1),
+        ("GPU 1 to GPU 0", (1, 0), None),
     ]
 
 
@@ -119,7 +120,7 @@ def test_nvbandwidth_gives_one_result_an_ordered_pair_and_none_of_a_gpu_with_its
 )
 def test_wrong_data_of_every_version_of_nvbandwidth_are_a_result(said: str) -> None:
     (result,) = read_nvbandwidth(said, TO_GPU)
-    assert (result["wrong"], result["value"], result["test"]) == (1, None, TO_GPU)
+    assert (result.wrong, result.value, result.test) == (1, None, TO_GPU)
 
 
 @in_subtests(

@@ -108,7 +108,7 @@ def test_a_closed_loop_hides_it(clock: Clock) -> None:
 
 def test_requests_go_out_when_they_are_due_whatever_the_server_does(clock: Clock) -> None:
     records = offer(clock, Arrival(RATE, even=True))
-    assert schedule_delay(records)["max"] == pytest.approx(0.0, abs=1e-6)
+    assert schedule_delay(records).max == pytest.approx(0.0, abs=1e-6)
     gaps = [after.sent - before.sent for before, after in pairwise(records)]
     assert gaps == pytest.approx([1 / RATE] * (REQUESTS - 1))
 
@@ -121,4 +121,4 @@ def test_what_a_client_is_late_is_told_besides_and_not_in_its_ttft(clock: Clock)
 
     records = on(clock, Arrival(RATE, even=True).run(5, 1, late))
     assert ttfts(records) == pytest.approx([TTFT_S] * 5)
-    assert schedule_delay(records)["p50"] == pytest.approx(1000.0)
+    assert schedule_delay(records).p50 == pytest.approx(1000.0)

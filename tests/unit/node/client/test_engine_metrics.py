@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.engine_metrics import ITL, PREEMPTIONS, TTFT, Delta, parse, scrape
+from b200kit.node.state.view import Unmeasured
 from tests.unit.node.client.server_thread import running
 
 PAGE = """# HELP vllm:time_to_first_token_seconds Histogram
@@ -39,13 +40,13 @@ def test_means_come_from_differences_over_all_replicas() -> None:
 
 def test_nothing_observed_is_unmeasured_not_nought() -> None:
     same = [{f"{ITL}_sum": 1.0, f"{ITL}_count": 100.0}]
-    assert Delta.over(same, same).mean_ms(ITL) == {"unmeasured": f"{ITL}_count did not grow"}
+    assert Delta.over(same, same).mean_ms(ITL) == Unmeasured(f"{ITL}_count did not grow")
 
 
 def test_a_missing_metric_a_failed_scrape_and_a_restart_are_unmeasured() -> None:
     assert "no metric" in str(Delta({}, {}).count(PREEMPTIONS))
     failed = Delta.over([{}], ["http://x/metrics answered HTTP 404"])
-    assert failed.count(PREEMPTIONS) == {"unmeasured": "http://x/metrics answered HTTP 404"}
+    assert failed.count(PREEMPTIONS) == Unmeasured("http://x/metrics answered HTTP 404")
     restarted = Delta({PREEMPTIONS: 5.0}, {PREEMPTIONS: 0.0})
     assert "restarted" in str(restarted.count(PREEMPTIONS))
 

@@ -194,8 +194,8 @@ def test_an_answer_that_is_none_says_why_and_has_no_latency(server: str, name: s
     assert record.error == said
     assert timing(record) is None
     result = summary(Run((record,)), Objective())
-    assert (result["completed"], result["failed"]) == (0, 1)
-    assert result["p50_ttft_ms"] is None
+    assert (result.completed, result.failed) == (0, 1)
+    assert result.ttft.p50_ms is None
 
 
 LATE = [[0.0, HEAD + "".join(map(framed, GOOD[:-2]))],
@@ -263,4 +263,4 @@ def test_events_in_one_piece_have_no_gap_and_tpot_tells(server: str) -> None:
     found = timing(record)
     assert found is not None
     assert found.gaps == (0.0, 0.0, 0.0)
-    assert summary(Run((record,)), Objective())["coalesced_share"] == 1.0
+    assert summary(Run((record,)), Objective()).coalesced_share == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 
@@ -10,6 +11,9 @@ from b200kit.node.client.formulas import (
     FORMULAS,
     METRICS,
     Chunk,
+    DelayFigures,
+    LatencyFigures,
+    PathFigures,
     RequestRecord,
     Run,
     connect_delay,
@@ -92,15 +96,15 @@ def test_goodput_counts_requests_that_meet_every_objective() -> None:
     run = Run((shifted(0.0), shifted(1.0, extra=0.1), replace(shifted(2.0), error="HTTP 503")))
     result = summary(run, Objective(ttft_ms=100, tpot_ms=100))
     duration = (10.05 + 2.0) - 9.998
-    assert result["duration"] == pytest.approx(duration)
-    assert result["num_prompts"] == 3
-    assert (result["completed"], result["failed"]) == (2, 1)
-    assert result["request_goodput"] == pytest.approx(1 / duration)
-    assert result["request_throughput"] == pytest.approx(2 / duration)
-    assert result["total_input_tokens"] == 40
-    assert result["total_output_tokens"] == 6
-    assert result["output_throughput"] == pytest.approx(6 / duration)
-    assert result["goodput_share"] == pytest.approx(1 / 3)
+    assert result.duration == pytest.approx(duration)
+    assert result.num_prompts == 3
+    assert (result.completed, result.failed) == (2, 1)
+    assert result.request_goodput == pytest.approx(1 / duration)
+    assert result.request_throughput == pytest.approx(2 / duration)
+    assert result.total_input_tokens == 40
+    assert result.total_output_tokens == 6
+    assert result.output_throughput == pytest.approx(6 / duration)
+    assert result.goodput_share == pytest.approx(1 / 3)
 
 
 def test_tpot_of_a_one_token_answer_meets_any_objective() -> None:
@@ -113,59 +117,59 @@ def test_tpot_of_a_one_token_answer_meets_any_objective() -> None:
 def test_percentiles_are_exact_and_p99_is_withheld_from_a_small_sample() -> None:
     run = Run(tuple(shifted(i, extra=i / 1000) for i in range(41)))
     result = summary(run, Objective())
-    assert result["p50_ttft_ms"] == pytest.approx(40.0)
-    assert result["median_ttft_ms"] == pytest.approx(40.0)
-    assert result["p95_ttft_ms"] == pytest.approx(58.0)
-    assert result["mean_ttft_ms"] == pytest.approx(40.0)
-    assert result["p99_ttft_ms"] is None
-    assert "needs 299" in str(result["p99_note"])
-    assert "needs 59" in str(result["p95_note"])
-    assert result["samples"] == {"ttft": 41, "tpot": 41, "itl": 82, "e2el": 41}
+    assert result.ttft.p50_ms == pytest.approx(40.0)
+    assert result.ttft.p50_ms == pytest.approx(40.0)
+    assert result.ttft.p95_ms == pytest.approx(58.0)
+    assert result.ttft.mean_ms == pytest.approx(40.0)
+    assert result.ttft.p99_ms is None
+    assert "needs 299" in str(result.p99_note)
+    assert "needs 59" in str(result.p95_note)
+    assert [result.latency(metric).n for metric in METRICS] == [41, 41, 82, 41]
 
 
 def test_p99_is_given_to_a_sample_that_carries_it() -> None:
     run = Run(tuple(shifted(i, extra=i / 1000) for i in range(301)))
     result = summary(run, Objective())
-    assert result["p99_ttft_ms"] == pytest.approx(20 + 297.0)
-    assert result["p99_note"] is None
+    assert result.ttft.p99_ms == pytest.approx(20 + 297.0)
+    assert result.p99_note is None
 
 
 def test_nothing_completed_leaves_nulls_not_zeros() -> None:
     result = summary(Run((replace(PLAIN, error="HTTP 503"),)), Objective())
-    assert result["mean_ttft_ms"] is None
-    assert result["p50_e2el_ms"] is None
-    assert result["tokens_per_chunk"] is None
-    assert result["completed"] == 0
+    assert result.ttft.mean_ms is None
+    assert result.e2el.p50_ms is None
+    assert result.tokens_per_chunk is None
+    assert result.completed == 0
 
 
 def test_no_requests_at_all() -> None:
-    assert summary(Run(()), Objective())["duration"] == 0.0
-    assert schedule_delay(()) == {"p50": None, "p99": None, "max": None}
+    assert summary(Run(()), Objective()).duration == 0.0
+    assert schedule_delay(()) == DelayFigures()
 
 
 def test_schedule_delay_is_how_late_the_client_sent() -> None:
     delays = schedule_delay([replace(PLAIN, scheduled=10.0 - late) for late in (0.0, 0.002, 0.004)])
-    assert delays["p50"] == pytest.approx(2.0)
-    assert delays["max"] == pytest.approx(4.0)
+    assert delays.p50 == pytest.approx(2.0)
+    assert delays.max == pytest.approx(4.0)
 
 
 def test_what_is_late_in_the_client_is_in_the_queue_inclusive_latency() -> None:
     late = replace(PLAIN, scheduled=PLAIN.sent - 0.5)
     result = summary(Run((late, replace(late, error="HTTP 503"))), Objective())
-    assert result["p50_client_queue_time_ms"] == pytest.approx(500.0)
-    assert result["p50_e2el_including_client_queue_ms"] == pytest.approx(545.0)
-    assert result["p50_e2el_ms"] == pytest.approx(45.0)
+    assert result.client_queue_time.p50_ms == pytest.approx(500.0)
+    assert result.e2el_including_client_queue.p50_ms == pytest.approx(545.0)
+    assert result.e2el.p50_ms == pytest.approx(45.0)
 
 
 def test_connecting_is_told_of_those_that_connected() -> None:
     made = [replace(PLAIN, connected=PLAIN.sent + s) for s in (0.001, 0.003)]
-    assert connect_delay([*made, PLAIN])["max"] == pytest.approx(3.0)
-    assert connect_delay([PLAIN]) == {"p50": None, "p99": None, "max": None}
+    assert connect_delay([*made, PLAIN]).max == pytest.approx(3.0)
+    assert connect_delay([PLAIN]) == DelayFigures()
 
 
 def test_every_metric_has_its_formula_in_words() -> None:
-    result = summary(Run((PLAIN,)), Objective())
-    stated = {key[5:-3] for key in result if key.startswith("mean_")}
+    kinds = get_type_hints(PathFigures).items()
+    stated = {name for name, kind in kinds if kind is LatencyFigures}
     assert stated == {*METRICS, "client_queue_time", "e2el_including_client_queue"}
     assert stated <= set(FORMULAS)
 
@@ -184,4 +188,4 @@ def test_a_frozen_server_shows_in_every_request_that_was_due_meanwhile() -> None
         for i in range(10)
     ]
     result = summary(Run(tuple(frozen)), Objective())
-    assert result["p50_ttft_ms"] == pytest.approx(2020 - 900)
+    assert result.ttft.p50_ms == pytest.approx(2020 - 900)

@@ -18,8 +18,8 @@ from b200kit.node.client.golden.answer import Answer, NoLogprobs, Token
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, TOLERANCE
-from b200kit.node.client.golden.replicas import Golden, answered
-from b200kit.node.lib.documents import Malformed, unstructure
+from b200kit.node.client.golden.replicas import Golden, GoldenResult
+from b200kit.node.lib.documents import Malformed, structure, unstructure
 from tests.messages import assert_message, raises_message
 from tests.sample import sample
 from tests.subtests import in_subtests
@@ -133,9 +133,7 @@ def test_document_keeps_equal_answers_once_and_gives_them_back() -> None:
     assert {n: r["outcome"] for n, r in document["replicas"].items()} == {
         "direct-0": "same", "direct-1": "different", "direct-2": "same",
     }  # fmt: skip
-    found = answered(document)
-    assert found is not None
-    restored = found.said
+    restored = structure(GoldenResult, document).said
     assert compare(restored["direct-2"], SOUND).outcome is Likeness.SAME
     assert compare(restored["direct-1"], WRONG).outcome is Likeness.SAME
 
@@ -146,12 +144,7 @@ def test_document_keeps_equal_answers_once_and_gives_them_back() -> None:
 )  # fmt: skip
 def test_document_whose_answers_are_none_is_refused(said: object) -> None:
     with pytest.raises(Malformed, match="answers"):
-        answered(unstructure(named(SOUND).result()) | {"answers": said})
-
-
-@in_subtests("document", [None, {"unmeasured": "no golden prompt was sent"}])
-def test_where_no_prompt_was_sent_there_is_no_result(document: object) -> None:
-    assert answered(document) is None
+        structure(GoldenResult, unstructure(named(SOUND).result()) | {"answers": said})
 
 
 CONTENT: dict[str, Any] = {"token": "a", "logprob": -1.0}

@@ -15,7 +15,7 @@ import pytest
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.goodput import GoodputShare, is_decided, share_of
 from b200kit.node.client.low_load import ROUNDS
-from b200kit.node.client.proportion import proportion
+from b200kit.node.client.percentiles import proportion
 from b200kit.node.state.serving import Objective
 from tests.subtests import in_subtests
 

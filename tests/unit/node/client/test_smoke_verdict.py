@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.replicas import Golden
@@ -14,10 +15,12 @@ from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.smoke_verdict import (
     ClientHealth,
     ClientLimits,
+    GatewayOverhead,
     gateway_overhead,
     judge,
 )
 from b200kit.node.state.serving import Objective
+from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message
 from tests.unit.node.client import golden_answers
 
@@ -42,7 +45,7 @@ GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
 
 
 def test_all_well_is_a_pass_without_reasons() -> None:
-    assert judge(GOOD, SLO, CALM, server={"itl_mean_ms": 2.0}).verdict == "pass"
+    assert judge(GOOD, SLO, CALM, server=ServerFigures(itl_mean_ms=2.0)).verdict == "pass"
     assert judge(GOOD, SLO, CALM).reasons == ()
 
 
@@ -73,18 +76,18 @@ def test_a_starved_client_invalidates(health: ClientHealth) -> None:
     found = judge(GOOD, SLO, health)
     assert found.verdict == "invalid"
     assert_message(found.reasons[0])
-    assert health.document(ClientLimits())["starved"] is True
+    assert health.figures(ClientLimits(), "0").starved
 
 
 def test_run_delay_at_the_limit_is_not_starvation() -> None:
     assert ClientHealth(500.0, 10_000.0, (), "other").starved(ClientLimits()) == []
-    assert CALM.document(ClientLimits())["starved"] is False
+    assert CALM.figures(ClientLimits(), "0").starved is False
 
 
 def test_an_unreadable_run_delay_is_a_reading_with_a_reason() -> None:
-    document = ClientHealth(None, 1.0, (), "other").document(ClientLimits())
-    assert document["run_delay_ms"] == {"unmeasured": "schedstat not readable"}
-    assert document["loop_lag_ms_p99"] == {"unmeasured": "no samples"}
+    found = ClientHealth(None, 1.0, (), "other").figures(ClientLimits(), "0")
+    assert found.run_delay_ms == Unmeasured("schedstat not readable")
+    assert found.loop_lag_ms_p99 == Unmeasured("no samples")
 
 
 def test_requests_sent_late_invalidate() -> None:
@@ -96,22 +99,24 @@ def test_requests_sent_late_invalidate() -> None:
 
 def test_a_gateway_that_buffers_fails_and_direct_shows_it() -> None:
     paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
-    found = judge(paths, SLO, CALM, server={"itl_mean_ms": 2.0})
+    found = judge(paths, SLO, CALM, server=ServerFigures(itl_mean_ms=2.0))
     assert found.verdict == "fail"
     assert "buffers the stream" in found.reasons[0]
 
 
-@pytest.mark.parametrize("waited", [0.05, 0.0, {"unmeasured": "haproxy.service does not run"}])
-def test_a_gateway_that_had_its_cpu_or_did_not_tell_is_said_to_buffer(waited: object) -> None:
+@pytest.mark.parametrize("waited", [0.05, 0.0, Unmeasured("haproxy.service does not run")])
+def test_a_gateway_that_had_its_cpu_or_did_not_tell_is_said_to_buffer(
+    waited: Unmeasured | float,
+) -> None:
     paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
-    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": waited}
+    server = ServerFigures(itl_mean_ms=2.0, gateway_run_delay_share=waited)
     assert "buffers the stream" in judge(paths, SLO, CALM, server=server).reasons[0]
-    server |= {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    server = replace(server, queue_mean_ms=0.1, ttft_mean_ms=10.0)
     assert_message(*judge(BEHIND, SLO, CALM, server=server).reasons)
 
 
 def test_a_gateway_without_a_cpu_fails_by_that_name() -> None:
-    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": 0.12}
+    server = ServerFigures(itl_mean_ms=2.0, gateway_run_delay_share=0.12)
     paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
     found = judge(paths, SLO, CALM, server=server)
     assert found.verdict == "fail"
@@ -123,7 +128,10 @@ def test_a_gateway_without_a_cpu_fails_by_that_name() -> None:
 def test_chunks_that_come_together_everywhere_invalidate() -> None:
     together = run(gap=0.00001)
     found = judge(
-        {"gateway": together, "direct-0": together}, SLO, CALM, server={"itl_mean_ms": 2.0}
+        {"gateway": together, "direct-0": together},
+        SLO,
+        CALM,
+        server=ServerFigures(itl_mean_ms=2.0),
     )
     assert found.verdict == "invalid"
 
@@ -172,7 +180,7 @@ def test_a_system_that_has_no_run_delay_is_judged_by_its_event_loop() -> None:
 def test_a_model_that_is_truly_that_fast_is_not_accused() -> None:
     fast = run(gap=0.00001)
     paths = {"gateway": fast, "direct-0": fast}
-    assert judge(paths, SLO, CALM, server={"itl_mean_ms": 0.01}).verdict == "pass"
+    assert judge(paths, SLO, CALM, server=ServerFigures(itl_mean_ms=0.01)).verdict == "pass"
 
 
 def test_a_missed_objective_fails_with_the_count() -> None:
@@ -198,7 +206,7 @@ def test_share_over_the_objective_is_judged_by_its_interval(good: int, verdict: 
 
 def test_gateway_minus_direct_is_reported_and_limited() -> None:
     paths = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
-    assert gateway_overhead(paths)["p50_ttft_ms"] == pytest.approx(80.0)
+    assert gateway_overhead(paths).p50_ttft_ms == pytest.approx(80.0)
     found = judge(paths, SLO, CALM)
     assert found.verdict == "fail"
     assert "gateway adds 80 ms" in found.reasons[0]
@@ -208,17 +216,16 @@ BEHIND = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
 
 
 def test_the_gateway_is_not_blamed_for_the_servers_queue() -> None:
-    queued = {"queue_mean_ms": 60.0, "ttft_mean_ms": 80.0}
+    queued = ServerFigures(queue_mean_ms=60.0, ttft_mean_ms=80.0)
     found = judge(BEHIND, SLO, CALM, server=queued)
     assert found.verdict == "fail"
     assert_message(*found.reasons)
 
 
 def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
-    idle = {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    idle = ServerFigures(queue_mean_ms=0.1, ttft_mean_ms=10.0)
     assert judge(BEHIND, SLO, CALM, server=idle).reasons[0].endswith("http-no-delay)")
-    unknown = {"queue_mean_ms": {"unmeasured": "no metrics"}, "ttft_mean_ms": 10.0}
-    for server in (unknown, {}):
+    for server in (ServerFigures(ttft_mean_ms=10.0), None):
         reasons = judge(BEHIND, SLO, CALM, server=server).reasons
         assert_message(reasons[0])
 
@@ -232,24 +239,24 @@ def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
     ],
 )
 def test_what_is_missed_while_others_are_served_is_not_measured(paths: dict[str, Run]) -> None:
-    server = {"itl_mean_ms": 2.0, "other_requests": 0}
+    server = ServerFigures(itl_mean_ms=2.0, other_requests=0)
     assert judge(paths, SLO, CALM, server=server).verdict == "fail"
-    found = judge(paths, SLO, CALM, server=server | {"other_requests": 412})
+    found = judge(paths, SLO, CALM, server=replace(server, other_requests=412))
     assert found.verdict == "invalid"
     assert_message(found.reasons[0])
 
 
 def test_objective_that_is_met_while_others_are_served_is_met() -> None:
-    assert judge(GOOD, SLO, CALM, server={"other_requests": 412}).verdict == "pass"
+    assert judge(GOOD, SLO, CALM, server=ServerFigures(other_requests=412)).verdict == "pass"
 
 
 def test_wrong_answer_is_no_fault_of_others() -> None:
-    server = {"other_requests": 412}
+    server = ServerFigures(other_requests=412)
     assert judge(GOOD, SLO, CALM, server=server, correctness=("wrong",)).verdict == "fail"
 
 
-@pytest.mark.parametrize("server", [{"preemptions": 3}, {"jit_warnings": 2}])
-def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> None:
+@pytest.mark.parametrize("server", [ServerFigures(preemptions=3), ServerFigures(jit_warnings=2)])
+def test_servers_that_strain_at_a_low_load_fail(server: ServerFigures) -> None:
     found = judge(GOOD, SLO, CALM, server=server, low_load=LowLoad())
     assert found.verdict == "fail"
     assert_message(found.reasons[0])
@@ -257,14 +264,14 @@ def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> No
 
 
 def test_servers_at_ease_pass() -> None:
-    calm = {"preemptions": 0, "jit_warnings": 0}
+    calm = ServerFigures(preemptions=0, jit_warnings=0)
     assert judge(GOOD, SLO, CALM, server=calm, low_load=LowLoad()).verdict == "pass"
 
 
 SOUND = golden_answers.answers()
 DRIFTED = golden_answers.changed(golden_answers.less_sure(1.0))
 WRONG = golden_answers.changed(golden_answers.another)
-OTHERS: dict[str, object] = {"other_requests": 3}
+OTHERS = ServerFigures(other_requests=3)
 
 
 def said(*answers: Sequence[Answer]) -> Golden:
@@ -276,17 +283,17 @@ def said(*answers: Sequence[Answer]) -> Golden:
 @pytest.mark.parametrize(
     ("golden", "server", "verdict"),
     [
-        (said(SOUND, SOUND, SOUND), {}, "pass"),
-        (said(SOUND, WRONG, SOUND), {}, "fail"),
+        (said(SOUND, SOUND, SOUND), None, "pass"),
+        (said(SOUND, WRONG, SOUND), None, "fail"),
         (said(SOUND, WRONG, SOUND), OTHERS, "fail"),
-        (said(SOUND, DRIFTED, SOUND), {}, "fail"),
+        (said(SOUND, DRIFTED, SOUND), None, "fail"),
         (said(SOUND, DRIFTED, SOUND), OTHERS, "invalid"),
-        (said(SOUND, WRONG), {}, "invalid"),
+        (said(SOUND, WRONG), None, "invalid"),
         (said(SOUND, DRIFTED), OTHERS, "invalid"),
     ],
 )
 def test_answers_decide_and_what_others_may_have_done_is_not_blamed(
-    golden: Golden, server: dict[str, object], verdict: str
+    golden: Golden, server: ServerFigures | None, verdict: str
 ) -> None:
     assert judge(GOOD, SLO, CALM, server=server, golden=golden).verdict == verdict
 
@@ -312,7 +319,7 @@ def test_one_replica_of_eight_that_is_slower_fails_by_its_name() -> None:
     assert_message(*found.reasons)
     assert judge(several(*gaps), SLO, CALM).verdict == "pass"  # at a load that is anybody's
     assert judge(several(*gaps), SLO, CALM, low_load=LowLoad(None)).verdict == "pass"
-    server = {"other_requests": 412}
+    server = ServerFigures(other_requests=412)
     assert judge(several(*gaps), SLO, CALM, low_load=LowLoad(), server=server).verdict == "invalid"
 
 
@@ -351,8 +358,7 @@ def test_request_that_stands_still_fails_with_its_number_and_its_replica() -> No
 
 
 def test_gateway_overhead_is_unknown_without_direct_runs() -> None:
-    expected = {"p50_ttft_ms": None, "p50_tpot_ms": None}
-    assert gateway_overhead({"gateway": run()}) == expected
+    assert gateway_overhead({"gateway": run()}) == GatewayOverhead(None, None)
 
 
 def test_no_request_sent_is_a_failure() -> None:

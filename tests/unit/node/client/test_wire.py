@@ -65,7 +65,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             proxy.stdin.close()
             proxy.wait(300)
     assert result.exists(), done.stderr
-    document = json.loads(result.read_text())
+    document = json.loads(result.read_text())["bench"]
     ours = sent(document)
     passed = wire.requests(json.loads(notes.read_text())[0])
     return Seen(document, ours, passed[-len(ours) :])

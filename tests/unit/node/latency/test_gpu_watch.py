@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.client.smoke_result import Extent
 from b200kit.node.latency import gpu_watch
-from b200kit.node.latency.gpu_samples import KEYS, REASONS, Sample, during
+from b200kit.node.latency.gpu_sampler import KEYS, Sample, during
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.lib import program
+from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message
 from tests.unit.node.conftest import Nvml
 
 SEEN = """
 import os, sys
 sys.path.insert(0, sys.argv.pop(1))
-from b200kit.node.latency import gpu_sampler, gpu_samples
+from b200kit.node.latency import gpu_sampler
 
 class Noted(list):
     def __init__(self, index):
@@ -37,7 +39,7 @@ class Sampler(gpu_sampler.Sampler):
 seen = os.open({seen!r}, os.O_WRONLY | os.O_APPEND)
 gpu_sampler.Sampler = Sampler
 # However seldom this machine lets it read: that is judged over recorded times.
-gpu_samples.MOST_SILENT_S = 3600.0
+gpu_sampler.MOST_SILENT_S = 3600.0
 sys.exit(gpu_sampler.main([]))
 """
 """The child, which also writes down the index of the GPU at each reading."""
@@ -70,13 +72,12 @@ def watched(seen: Path, gpus: Iterable[int] = range(8)) -> Any:
 def test_every_gpu_has_the_range_of_each_reading(nvml: Nvml, seen: Path) -> None:
     nvml()
     found = watched(seen)
-    assert [gpu["index"] for gpu in found] == list(range(8))
+    assert [gpu.index for gpu in found] == list(range(8))
     for gpu in found:
-        assert gpu["samples"] >= 1
-        assert set(gpu) == {"index", "samples", *KEYS}
-        assert 0 < gpu["sm_clock_mhz"]["min"] <= gpu["sm_clock_mhz"]["max"]
-        assert set(gpu["power_usage_mw"]) == {"min", "median", "max"}
-        assert isinstance(gpu[REASONS], int)
+        assert gpu.samples >= 1
+        assert 0 < gpu.sm_clock_mhz.min <= gpu.sm_clock_mhz.max
+        assert isinstance(gpu.power_usage_mw, Extent)
+        assert isinstance(gpu.clocks_event_reasons, int)
     assert "unmeasured" not in str(found)
 
 
@@ -85,7 +86,7 @@ def test_without_nvml_the_reading_is_unmeasured_at_once(no_nvml: None) -> None:
         began = time.monotonic()
         watch.begin()
         assert watch.begun - began < gpu_watch.READY_S
-        assert "unmeasured" in watch.end()
+        assert isinstance(watch.end(), Unmeasured)
 
 
 def test_a_call_that_never_returns_costs_its_own_gpu_alone(
@@ -95,7 +96,7 @@ def test_a_call_that_never_returns_costs_its_own_gpu_alone(
     monkeypatch.setattr(gpu_watch, "READY_S", 0.1)
     others = [index for index in range(8) if index != 3]
     found = watched(seen, others)
-    assert "gave no reading" in found[3]["power_usage_mw"]["unmeasured"]
+    assert "gave no reading" in found[3].power_usage_mw.reason
     assert all("unmeasured" not in str(found[index]) for index in others)
 
 
@@ -116,34 +117,28 @@ def test_a_reader_whose_parent_died_ends(nvml: Nvml) -> None:
 
 def sample(at: float, clock: object = 1900, reasons: object = 0) -> Sample:
     """One look."""
-    return Sample(
-        at,
-        {"sm_clock_mhz": clock, "power_usage_mw": 500_000, "temperature_c": 60, REASONS: reasons},
-    )
+    return Sample(at, dict(zip(KEYS, (clock, 500_000, 60, reasons), strict=True)))
 
 
 def test_a_slowdown_of_a_moment_is_kept() -> None:
     found = during(0, [sample(1.0), sample(2.0, 900, 0x40), sample(3.0, reasons=0x4)], 0.5, 3.5)
-    assert found[REASONS] == 0x44
-    assert found["sm_clock_mhz"] == {"min": 900, "median": 1900, "max": 1900}
+    assert found.clocks_event_reasons == 0x44
+    assert found.sm_clock_mhz == Extent(900, 1900, 1900)
 
 
 def test_what_was_read_outside_the_load_does_not_count() -> None:
     found = during(0, [sample(0.1, 300), sample(1.0), sample(9.0, 300)], 0.5, 1.5)
-    assert (found["samples"], found["sm_clock_mhz"]) == (
-        1,
-        {"min": 1900, "median": 1900, "max": 1900},
-    )
+    assert (found.samples, found.sm_clock_mhz) == (1, Extent(1900, 1900, 1900))
 
 
 def test_one_failed_reading_makes_its_key_unmeasured_and_no_other() -> None:
     seen = [sample(1.0), sample(2.0, reasons={"unmeasured": "GPU is lost (15)"})]
     found = during(0, seen, 0.5, 2.5)
-    assert_message(str(found[REASONS]))
-    assert found["temperature_c"] == {"min": 60, "median": 60, "max": 60}
+    assert_message(str(found.clocks_event_reasons))
+    assert found.temperature_c == Extent(60, 60, 60)
 
 
 @pytest.mark.parametrize("times", [(), (1.0,), (1.0, 4.1, 5.0)])
 def test_a_time_in_which_nothing_was_read_is_unmeasured(times: tuple[float, ...]) -> None:
     found = during(0, [sample(at) for at in times], 0.5, 5.0)
-    assert_message(*sorted({str(found[key]) for key in KEYS}))
+    assert_message(*sorted({str(getattr(found, key)) for key in KEYS}))

@@ -39,7 +39,7 @@ async def sent(given: Volley, url: str, requests: int) -> tuple[Run, object]:
     run = await given.fire(Endpoint(url), "gateway", requests, client_health.Watch("other"))
     after = await engine_metrics.scrape(Endpoint(url))
     delta = engine_metrics.Delta.over([before], [after])
-    return run, delta.document()["prefix_hit_rate"]
+    return run, delta.figures().prefix_hit_rate
 
 
 def fire(given: Volley, requests: int, knobs: Knobs | None = None) -> tuple[Run, object]:
@@ -129,7 +129,7 @@ def test_turn_is_due_when_the_answer_before_it_is_there() -> None:
 def test_conversations_begin_at_their_share_of_the_rate() -> None:
     given = Volley(MODEL, 40, 4, Arrival(6.0), 5, "s", dataset=Dataset(turns=3))
     assert given._opening == Arrival(2.0)
-    assert_message(str(given.conditions()["arrival"]))
+    assert_message(given.load().arrival)
     closed = Volley(MODEL, 40, 4, Arrival(concurrency=2), 5, "s", dataset=Dataset(turns=3))
     assert closed._opening.concurrency == 2
 
@@ -145,9 +145,11 @@ def test_after_a_failed_answer_the_rest_of_its_conversation_has_failed(
 
 
 def test_conditions_say_what_was_sent() -> None:
-    found = volley(Dataset(Texts(), shared=0.5, group=4, turns=3)).conditions()
-    assert (found["prefix_share"], found["prefix_requests"], found["turns"]) == (0.5, 4, 3)
-    assert "50% of each shared by 4" in str(found["prompts"])
+    found = volley(Dataset(Texts(), shared=0.5, group=4, turns=3)).load()
+    assert (found.prefix_share, found.prefix_requests, found.turns) == (0.5, 4, 3)
+    assert "50% of each shared by 4" in found.prompts
+    # A prefix that is not shared is one request's.
+    assert volley(Dataset(Texts(), group=4)).load().prefix_requests == 1
 
 
 def test_answer_may_take_as_long_as_it_likes_while_tokens_come() -> None:

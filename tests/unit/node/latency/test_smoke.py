@@ -18,18 +18,18 @@ from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.replicas import Comparison
+from b200kit.node.client.smoke_result import SmokeResult, TokenCounts
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
 from b200kit.node.latency import gpu_watch, load_run
 from b200kit.node.latency import smoke as measure
 from b200kit.node.latency.load_run import Volley
+from b200kit.node.lib.documents import decode
 from b200kit.node.serving import processes
 from b200kit.tuning.run import OF_A_CELL
 from tests.lab.standin.knobs import Knobs
 from tests.messages import assert_message
 from tests.unit import serving_document
 from tests.unit.node.client.server_thread import MODEL, fast, running
-
-KEYS = Path(__file__).parents[3] / "data" / "vllm-bench-keys.txt"
 
 
 @pytest.fixture(autouse=True)
@@ -70,43 +70,43 @@ def smoke(
     knobs: Knobs | None = None,
     *args: str,
     **change: object,
-) -> tuple[int, dict[str, Any]]:
-    """Exit status and document of one run."""
+) -> tuple[int, Any]:
+    """Exit status and result of one run."""
     with running(knobs) as url:
         path = config(tmp_path, url, **change)
         status = measure.main(["--config", str(path), *args])
-    return status, json.loads(capsys.readouterr().out)
+    return status, decode(SmokeResult, capsys.readouterr().out)
 
 
 def test_a_healthy_server_gives_a_whole_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, capsys, None, "--seed", "5")
-    assert found["schema"] == "b200kit/smoke/1"
-    assert (found["num_prompts"], found["completed"], found["failed"]) == (10, 10, 0)
-    assert (status, found["verdict"]) == (0, "pass")
-    assert list(found["paths"]) == ["gateway", "direct-0"]
-    assert found["paths"]["direct-0"]["completed"] == 4
-    assert found["total_output_tokens"] == 60
-    assert found["tokens_per_chunk"] == 1.0
-    assert 0 < found["p50_ttft_ms"] <= found["p50_e2el_ms"]
-    assert found["p99_ttft_ms"] is None
-    assert "needs 299" in found["p99_note"]
-    assert set(found["gateway_overhead"]) == {"p50_ttft_ms", "p50_tpot_ms"}
+    main = found.main
+    assert (main.num_prompts, main.completed, main.failed) == (10, 10, 0)
+    assert (status, found.verdict) == (0, "pass")
+    assert list(found.paths) == ["gateway", "direct-0"]
+    assert found.direct["direct-0"].completed == 4
+    assert main.total_output_tokens == 60
+    assert main.tokens_per_chunk == 1.0
+    assert 0 < main.ttft.p50_ms <= main.e2el.p50_ms
+    assert main.ttft.p99_ms is None
+    assert "needs 299" in main.p99_note
+    assert found.gateway_overhead.p50_ttft_ms is not None
 
 
 def test_conditions_are_measured_not_repeated_from_the_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, found = smoke(tmp_path, capsys, None, "--seed", "5")
-    conditions = found["conditions"]
+    conditions = found.conditions
     # the stand-in counts a word a token and 13 for its template; the check calibrates to that
-    assert conditions["isl_measured"] == {"min": 40, "mean": 40.0, "max": 40}
-    assert conditions["osl_measured"] == {"min": 6, "mean": 6.0, "max": 6}
-    assert (conditions["seed"], conditions["stand_in"]) == (5, True)
-    assert conditions["engine_version"] == "0.0.0+stand-in"
-    assert conditions["cache_salt"].startswith("smoke-")
-    assert {"ttft", "itl", "tpot", "e2el"} <= set(found["formulas"])
+    assert conditions.isl_measured == TokenCounts(40, 40.0, 40)
+    assert conditions.osl_measured == TokenCounts(6, 6.0, 6)
+    assert (found.load.seed, conditions.stand_in) == (5, True)
+    assert conditions.engine_version == "0.0.0+stand-in"
+    assert found.load.cache_salt.startswith("smoke-")
+    assert {"ttft", "itl", "tpot", "e2el"} <= set(found.formulas)
 
 
 def test_texts_prefixes_and_conversations_are_sent_and_told(
@@ -115,25 +115,23 @@ def test_texts_prefixes_and_conversations_are_sent_and_told(
     asked = {"prompts": "texts", "prefix_share": 0.5, "prefix_requests": 4, "turns": 2}
     long = SMOKE | {"dataset": asked, "input_tokens": 120}
     _, found = smoke(tmp_path, capsys, None, smoke=long)
-    conditions = found["conditions"]
     # A second turn has the first question (120), its answer (6) and 107 words more.
-    assert conditions["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
-    assert conditions["prompts"].endswith("50% of each shared by 4; conversations of 2 turns")
-    assert found["server"]["prefix_hit_rate"] > 0.3
-    assert found["completed"] == 10
+    assert found.conditions.isl_measured == TokenCounts(120, 176.5, 233)
+    assert found.load.prompts.endswith("50% of each shared by 4; conversations of 2 turns")
+    assert found.server.prefix_hit_rate > 0.3
+    assert found.main.completed == 10
     _, found = smoke(tmp_path, capsys, None, "--random-words", smoke=long)
-    assert found["conditions"]["prompts"] == "own word list, distinct by seed; no prefix shared"
-    assert found["server"]["prefix_hit_rate"] == 0.0
+    assert found.load.prompts == "own word list, distinct by seed; no prefix shared"
+    assert found.server.prefix_hit_rate == 0.0
 
 
 def test_the_servers_own_numbers_are_those_of_the_gateway_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, found = smoke(tmp_path, capsys)
-    server = found["server"]
-    assert server["preemptions"] == 0
-    assert server["prefix_hit_rate"] == 0.0
-    assert 0 < server["ttft_mean_ms"] <= found["mean_ttft_ms"]
+    assert found.server.preemptions == 0
+    assert found.server.prefix_hit_rate == 0.0
+    assert 0 < found.server.ttft_mean_ms <= found.main.ttft.mean_ms
 
 
 def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
@@ -141,12 +139,11 @@ def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
 ) -> None:
     monkeypatch.setattr(processes, "units", refuse)
     _, found = smoke(tmp_path, capsys)
-    assert_message(found["server"]["jit_warnings"]["unmeasured"])
-    for key in ("server_ages_s", "libraries"):
-        assert "is no unit" in found["conditions"][key]["unmeasured"]
-    assert "no metric" in found["server"]["spec_acceptance_rate"]["unmeasured"]
-    assert len(found["requests"]) == 10
-    assert all(entry["error"] is None for entry in found["requests"])
+    assert_message(found.server.jit_warnings.reason)
+    for reading in (found.conditions.server_ages_s, found.conditions.libraries):
+        assert "is no unit" in reading.reason
+    assert "no metric" in found.server.spec_acceptance_rate.reason
+    assert [entry.error for entry in found.requests] == [None] * 10
 
 
 def refuse(names: Sequence[str]) -> NoReturn:
@@ -160,8 +157,8 @@ def test_kernels_compiled_during_the_load_fail_the_run(
     counts = iter((4, 6))
     monkeypatch.setattr(processes, "compiled", lambda _: next(counts))
     status, found = smoke(tmp_path, capsys)
-    assert (status, found["server"]["jit_warnings"]) == (1, 2)
-    assert_message(found["reasons"][0])
+    assert (status, found.server.jit_warnings) == (1, 2)
+    assert_message(found.reasons[0])
 
 
 def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gateway(
@@ -202,11 +199,11 @@ def test_requests_go_on_until_a_slow_replica_would_be_found(
     with running() as other:
         replicas = serving_document.document(other, [(), ()])["replicas"]
         _, found = smoke(tmp_path, capsys, replicas=replicas)
-    assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [12, 12]
+    assert [found.direct[f"direct-{i}"].completed for i in range(2)] == [12, 12]
     # Prompts of a later turn are others: nothing of them is in a cache.
     assert len(set(prompts)) == len(prompts) > 30
-    assert found["replicas"]["wanted_slowdown"] == 0.1
-    assert {each["path"] for each in found["replicas"]["compared"]} == {"direct-0", "direct-1"}
+    assert found.replicas.wanted_slowdown == 0.1
+    assert {each.path for each in found.replicas.compared} == {"direct-0", "direct-1"}
 
 
 def test_requests_end_where_no_number_would_find_it(
@@ -218,8 +215,8 @@ def test_requests_end_where_no_number_would_find_it(
     with running() as other:
         replicas = serving_document.document(other, [(), ()])["replicas"]
         status, found = smoke(tmp_path, capsys, replicas=replicas)
-    assert found["paths"]["direct-0"]["completed"] == 4 * ROUNDS
-    assert (status, found["verdict"]) == (2, "invalid")
+    assert found.direct["direct-0"].completed == 4 * ROUNDS
+    assert (status, found.verdict) == (2, "invalid")
 
 
 def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
@@ -231,13 +228,13 @@ def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
         given = {"replicas": replicas, "smoke": strict}
         assert smoke(tmp_path, capsys, None, "--direct-requests", "1", **given)[0] == 1
         status, found = smoke(tmp_path, capsys, None, *OF_A_CELL.split(), **given)
-    assert (status, found["verdict"], found["reasons"]) == (0, "pass", [])
-    assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [1, 1]
+    assert (status, found.verdict, found.reasons) == (0, "pass", ())
+    assert [found.direct[f"direct-{i}"].completed for i in range(2)] == [1, 1]
 
 
 def answered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *faults: str, **change: Any
-) -> tuple[int, dict[str, Any]]:
+) -> tuple[int, Any]:
     """A smoke test of replicas with these faults behind a sound gateway."""
     with ExitStack() as stack:
         urls = [stack.enter_context(running(fast(fault))) for fault in faults]
@@ -253,12 +250,12 @@ def test_replica_that_answers_otherwise_fails_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = answered(tmp_path, capsys, "", "garbled", "")
-    assert (status, found["verdict"], found["num_prompts"]) == (1, "fail", 0)
-    assert_message(*found["reasons"])
-    assert found["golden"]["replicas"]["direct-1"]["outcome"] == "different"
+    assert (status, found.verdict, found.main.num_prompts) == (1, "fail", 0)
+    assert_message(*found.reasons)
+    assert found.golden.replicas["direct-1"].outcome.word == "different"
     status, found = answered(tmp_path, capsys, "", "", "drifted")
-    assert (status, found["verdict"], found["completed"]) == (1, "fail", 10)
-    assert_message(*found["reasons"])
+    assert (status, found.verdict, found.main.completed) == (1, "fail", 10)
+    assert_message(*found.reasons)
 
 
 def test_two_replicas_that_differ_are_not_measured(
@@ -266,43 +263,36 @@ def test_two_replicas_that_differ_are_not_measured(
 ) -> None:
     for faults in (("", "garbled"), ("drifted", "")):
         status, found = answered(tmp_path, capsys, *faults)
-        assert (status, found["verdict"]) == (2, "invalid")
-        assert not found["golden"]["agreed"]
-    assert_message(*found["reasons"])
+        assert (status, found.verdict) == (2, "invalid")
+        assert not found.golden.agreed
+    assert_message(*found.reasons)
 
 
 def test_server_that_says_the_same_to_everything_fails_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = answered(tmp_path, capsys, "parrot")
-    assert (status, found["verdict"]) == (1, "fail")
-    assert_message(*found["reasons"])
+    assert (status, found.verdict) == (1, "fail")
+    assert_message(*found.reasons)
 
 
 def test_answers_that_cannot_be_read_are_no_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = answered(tmp_path, capsys, "no-logprobs", "no-logprobs")
-    assert (status, found["verdict"]) == (2, "invalid")
-    assert_message(*found["reasons"])
+    assert (status, found.verdict) == (2, "invalid")
+    assert_message(*found.reasons)
 
 
 def test_answers_are_read_of_each_replica_and_not_where_the_inventory_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, found = answered(tmp_path, capsys, "", "")
-    assert (found["golden"]["requests"], found["golden"]["agreed"]) == (12, True)
-    assert found["golden"]["answers"]["direct-1"] == "direct-0"
+    assert (found.golden.requests, found.golden.agreed) == (12, True)
+    assert found.golden.answers["direct-1"] == "direct-0"
     _, found = answered(tmp_path, capsys, "", "garbled", golden_tokens=0)
-    assert found["verdict"] == "pass"
-    assert_message(found["golden"]["unmeasured"])
-
-
-def test_the_keys_of_vllm_bench_serve_are_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, found = smoke(tmp_path, capsys)
-    assert set(KEYS.read_text().split()) <= set(found)
+    assert found.verdict == "pass"
+    assert_message(found.golden.reason)
 
 
 @pytest.mark.parametrize(
@@ -312,10 +302,10 @@ def test_a_fault_fails_the_correctness_check_and_no_load_is_sent(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, capsys, fast(fault))
-    assert (status, found["verdict"]) == (1, "fail")
-    assert_message(*found["reasons"])
-    assert found["num_prompts"] == 0
-    assert_message(found["server"]["preemptions"]["unmeasured"])
+    assert (status, found.verdict) == (1, "fail")
+    assert_message(*found.reasons)
+    assert found.main.num_prompts == 0
+    assert_message(found.server.preemptions.reason)
 
 
 def test_one_failure_among_the_measured_requests_fails_the_run(
@@ -323,17 +313,17 @@ def test_one_failure_among_the_measured_requests_fails_the_run(
 ) -> None:
     monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
     status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=15))
-    assert (status, found["failed"]) == (1, 1)
-    assert_message(*found["reasons"])
+    assert (status, found.main.failed) == (1, 1)
+    assert_message(*found.reasons)
 
 
 def test_server_that_refuses_ignore_eos_is_measured_by_what_it_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, found = smoke(tmp_path, capsys, fast("refuses-ignore-eos"))
-    assert (found["completed"], found["failed"]) == (10, 0)
-    assert found["conditions"]["sampling"]["ignore_eos"] is False
-    assert found["conditions"]["osl_measured"] == {"min": 5, "mean": 5.0, "max": 5}
+    assert (found.main.completed, found.main.failed) == (10, 0)
+    assert found.load.sampling.ignore_eos is False
+    assert found.conditions.osl_measured == TokenCounts(5, 5.0, 5)
 
 
 def test_a_starved_client_is_invalid_not_wrong(
@@ -342,9 +332,9 @@ def test_a_starved_client_is_invalid_not_wrong(
     starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
     monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
     status, found = smoke(tmp_path, capsys)
-    assert (status, found["verdict"]) == (2, "invalid")
-    assert found["client"]["starved"] is True
-    assert "client starved" in found["reasons"][0]
+    assert (status, found.verdict) == (2, "invalid")
+    assert found.client.starved
+    assert "client starved" in found.reasons[0]
 
 
 def test_nobody_serving_is_a_failed_document_not_a_traceback(
@@ -353,9 +343,9 @@ def test_nobody_serving_is_a_failed_document_not_a_traceback(
     with running() as url:
         path = config(tmp_path, url)
     assert measure.main(["--config", str(path)]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert "cannot connect" in found["reasons"][0]
-    assert found["p50_ttft_ms"] is None
+    found = decode(SmokeResult, capsys.readouterr().out)
+    assert "cannot connect" in found.reasons[0]
+    assert found.main.ttft.p50_ms is None
 
 
 @pytest.mark.parametrize(
@@ -429,8 +419,8 @@ def test_requests_through_the_gateway_go_on_until_their_number_carries_the_objec
     strict = SMOKE | {"goodput": {"ttft_ms": 60000, "tpot_ms": 60000, "share": 0.95}}
     _, found = smoke(tmp_path, capsys, smoke=strict)
     # Of ten a turn: 29 without a miss leave out twice as many misses as are allowed.
-    assert (found["num_prompts"], found["conditions"]["requests"]) == (30, 10)
-    assert found["goodput_share_ci95"] == pytest.approx([0.05 ** (1 / 30), 1.0])
+    assert (found.main.num_prompts, found.conditions.requests) == (30, 10)
+    assert found.main.goodput_share_ci95 == pytest.approx([0.05 ** (1 / 30), 1.0])
     _, found = smoke(tmp_path, capsys, None, "--any-load", smoke=strict)
-    assert found["num_prompts"] == 10
-    assert found["replicas"] is None
+    assert found.main.num_prompts == 10
+    assert found.replicas is None

@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
+from b200kit.cli.smoke import EndpointResult
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.bandwidth.tests import PEER, Bandwidth, result
+from b200kit.node.client.correctness import CorrectnessResult
+from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.replicas import Compared
+from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.node.events.config import EventPlan
+from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.node.lib import documents
-from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed
+from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed, unstructure
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules, RenewalRules, ServingNow, issued
 from b200kit.node.proof.evidence import KINDS, PASS, Evidence
@@ -34,6 +40,7 @@ from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
 from b200kit.node.weights.manifest import Manifest, ManifestFile
 from b200kit.quality.kept import ServedModel
+from b200kit.records.comparison import MedianAtTp, against, timeline
 from b200kit.records.conditions import RunConditions
 from b200kit.records.entries import (
     Acceptance,
@@ -44,7 +51,19 @@ from b200kit.records.entries import (
     PrecisionKey,
     QualityComparison,
 )
+from b200kit.records.goodput_knee import Sweep
 from b200kit.records.machines import Machine
+from b200kit.records.tuning import (
+    CellLine,
+    ChoiceEvidence,
+    Layout,
+    LayoutChoice,
+    LayoutLine,
+    RefusedLayout,
+    TuningCell,
+    TuningResult,
+    knees,
+)
 from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Attempt, Decision
 from b200kit.reprovision.ledger_line import (
@@ -72,7 +91,9 @@ from b200kit.run.document import (
 )
 from b200kit.run.process import Process
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 from tests.unit.node.client.golden_answers import answers
+from tests.unit.records import runs
 
 AT = "2026-11-25T13:00:00Z"
 FINDING = Finding("17 of 18", Status.FAIL, "GPU 3", action=Action.RESET_GPU, check="nvlink.links")
@@ -86,9 +107,29 @@ HEAD: dict[str, Any] = {
     "recovered": ("b",),
 }
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
+UNREAD = {"unmeasured": "3 of 60 readings: timeout"}
 SAME = AnswersJudgement("same", "as n02")
 KEY = PrecisionKey("m", "a" * 40, "vllm", ("fp8 weights",))
 NEAR = Divergence(128, 4000, (0.1, 0.2, 0.3), (0.1, 0.2, 0.3))
+SMOKE = smoke_results.result(
+    {
+        "gpus": [{"index": 0, "samples": 9, "sm_clock_mhz": {"min": 1, "median": 2, "max": 3},
+                  "power_usage_mw": UNREAD, "temperature_c": UNREAD, "clocks_event_reasons": 4}],
+        "golden": unstructure(Golden({"direct-0": Replies(answers())}, 8).result()),
+        "comparison": unstructure(
+            BaselineComparison(
+                "slower", "TTFT", {"ttft": Predicted(45.0, 41.0, 40.0, 42.0, inside=False)},
+                AcceptedBy(AT, "ops", "burn-in", "i"),
+            )
+        ),
+    }
+)  # fmt: skip
+RECORD = runs.kept([runs.run(number) for number in range(6)])
+LAYOUT = Layout(2, 4, 1, False, 2048, 8, ("configured", "B"))
+CELL = TuningCell(
+    LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(),
+    BenchFigures({"p50_ttft_ms": 1.5, "backend": "x"}, ("vllm", "bench")), AT, AT,
+)  # fmt: skip
 DOCUMENTS = (
     Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
     GateVerdict((FINDING,), {}, AT, "boot", 12.5),
@@ -123,13 +164,43 @@ DOCUMENTS = (
     Reference(answers(), 8, "n01", "this"),
     replace(Golden({"direct-0": Replies(answers())}, 8).result(), reference=SAME),
     RunConditions({"run.node": "n01", "versions.driver": {"unmeasured": "no driver"}}),
-    MeasuredRun("n01", AT, "run-1", {"p50_ttft_ms": 1.5}, RunConditions({}), id="i", digest="d"),
+    MeasuredRun("n01", AT, "run-1", SMOKE, RunConditions({}), id="i", digest="d"),
     Acceptance("n01", AT, "ops", "burn-in", ("i",)),
     GoldenWord("n01", AT, {"tokens": 8}, 2, answers()),
     Forgetting("n01", AT, "ops", "made by a bad driver"),
     QualityComparison("n01", AT, KEY, NEAR, NEAR, {}, {"url": "http://c"}, "texts", 64, "0.32.0"),
     Compared("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
     Machine("a" * 32, "S1"),
+    CorrectnessResult(("no answer",), Scale(1.3, 13.0), False, None),
+    SMOKE,
+    Bandwidth(
+        "boot",
+        "580.1",
+        ("GPU-3",),
+        (result(PEER, "nvbandwidth", "0.8", 512, [0, 1], 740.1),),
+        {"all_reduce_perf": "not installed"},
+        {"device_local_copy": "it hung"},
+        AT,
+    ),
+    EndpointResult("http://g", "laptop", "wrong", ("other",), SMOKE, {"backend": "x"}),
+    replace(
+        against(RECORD),
+        timeline=timeline(RECORD),
+        conditions=RECORD.runs[-1].conditions,
+        by_tp=(MedianAtTp(2, 10.1, 6),),
+        damage=("torn",),
+    ),
+    LayoutLine(LAYOUT, 3.5, AT, "out of memory"),
+    CellLine("k", CELL),
+    TuningResult(
+        "n01",
+        "latency",
+        0.95,
+        (CELL,),
+        knees([CELL], Sweep()),
+        LayoutChoice(LAYOUT, "the least", ("TP1 x 8",), (ChoiceEvidence(LAYOUT, "500 ms"),)),
+        (RefusedLayout("C", "too wide"),),
+    ),
     ServedModel(KEY, "0.32.0", "auto", 4096, None),
     PROCESS,
     NodeCopy(

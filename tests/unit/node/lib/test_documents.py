@@ -42,6 +42,7 @@ class Outer:
     way: Literal["in", "out"] = "in"
     parts: tuple[Inner, ...] = ()
     table: dict[str, float] = field(default_factory=dict)
+    modes: tuple[tuple[int, float], ...] = ()
     maybe: str | None = None
     either: str | int = 0
     own: str = field(default="mine", metadata={"document": False})
@@ -55,6 +56,7 @@ WHOLE: dict[str, Any] = {
     "way": "out",
     "parts": [{"count": 1}],
     "table": {"a": 1.5},
+    "modes": [[8, 43.9]],
     "maybe": "text",
     "either": "word",
 }
@@ -125,6 +127,9 @@ def test_only_what_has_no_default_must_be_there() -> None:
         ({"parts": {}}, "parts"),
         ({"parts": [{"count": 1}, {"count": "1"}]}, "parts[1].count"),
         ({"table": {"a": "1"}}, "table.a"),
+        ({"modes": [[8]]}, "modes[0]"),
+        ({"modes": [[8, 43.9, 1]]}, "modes[0]"),
+        ({"modes": [[8.5, 43.9]]}, "modes[0][0]"),
         ({"maybe": 1}, "maybe"),
         ({"either": None}, "either"),
         ({"own": "yours"}, "own"),

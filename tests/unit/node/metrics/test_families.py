@@ -21,6 +21,7 @@ from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from tests.lab.supply.programs import promtool
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 
 NOW = 1764079200.0
 AT, LATER, EARLIER = "2025-11-25T14:00:00Z", "2025-11-25T15:00:00Z", "2025-11-25T13:00:00Z"
@@ -37,7 +38,13 @@ def proof(gate: Evidence = _GATE, **changes: Any) -> dict[str, Any]:
 
 
 PROOF = proof()
-SMOKE = {"verdict": "pass", "taken_at": EARLIER, "p99_ttft_ms": 80.0, "p95_itl_ms": 6.0}
+SMOKE = smoke_results.document(
+    {
+        "taken_at": EARLIER,
+        "main.ttft": {"n": 300, "p99_ms": 80.0},
+        "main.itl": {"n": 300, "p95_ms": 6.0},
+    }
+)
 
 
 def looked(**changes: Any) -> dict[str, Any]:
@@ -158,6 +165,7 @@ UNREADABLE = {"unmeasured": "ValueError: no JSON"}
         ({"watchdog": UNREADABLE}, 'b200_replica_out{replica="0",reason="unknown"} 1'),
         ({"watchdog": {"0": UNREADABLE}}, "b200_serving_gpus 0"),
         ({"smoke": SMOKE | {"verdict": "fail"}}, None),
+        ({"smoke": SMOKE | {"schema": "b200kit/smoke/1"}}, None),
     ],
 )
 def test_what_is_absent_or_unreadable_is_not_healthy(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from b200kit.node.client.golden.compare import AnswersJudgement
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.proof.clock import Now
 from b200kit.node.proof.document import ProofRules
@@ -12,6 +15,8 @@ from b200kit.node.proof.sources import Left, evidence
 from b200kit.node.state.verdict import Finding, GateVerdict, Status
 from b200kit.node.state.watch import Fault
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
+from tests.unit.node.client import golden_answers
 
 NOW = Now("boot-a", 1000.0, 1_795_611_600.0)
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), KINDS)
@@ -35,21 +40,22 @@ def judged(status: Status) -> dict[str, Any]:
     return found
 
 
-def compared(outcome: str) -> dict[str, Any]:
-    """What a smoke test says of its golden answers."""
-    return {"golden": {"reference": {"outcome": outcome, "why": "as n02"}}}
+def smoke(outcome: str = "same", **changes: object) -> dict[str, Any]:
+    """A smoke test whose golden answers came to something."""
+    compared = Golden({"direct-0": golden_answers.replies(golden_answers.answers())}, 32).result()
+    golden = unstructure(replace(compared, reference=AnswersJudgement(outcome, "as n02")))
+    at = {"taken_at": "2026-11-25T12:00:00Z", "reasons": ["it is slow"]}
+    return smoke_results.document({**at, "golden": golden, **changes})
 
 
-SMOKE: dict[str, Any] = {
-    "verdict": "pass", "taken_at": "2026-11-25T12:00:00Z", **compared("same"),
-}  # fmt: skip
+SMOKE = smoke()
 BANDWIDTH = {"schema": "b200kit/bandwidth/1", "taken_at": "2026-11-25T12:00:00Z"}
 UNREAD = {"unmeasured": "OSError: Input/output error"}
 
 
 def found(kind: str, **left: Any) -> Evidence:
     """Evidence of one kind, all else well."""
-    parts = {"look": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
+    parts = {"look": LOOK, "gate": GATE, "smoke": smoke(), "bandwidth": BANDWIDTH, **left}
     parts.setdefault("replicas", (0, 1))
     whole = evidence(Left(**parts, serving="config-1"), NOW, RULES)
     assert [one.kind for one in whole] == list(KINDS)
@@ -83,14 +89,15 @@ def found(kind: str, **left: Any) -> Evidence:
         ("gate", {"gate": {**judged(Status.FAIL), "fit": "fit"}}, "unmeasured"),
         ("gate", {"gate": None}, "unmeasured"),
         ("latency", {}, "pass"),
-        ("latency", {"smoke": {**SMOKE, "verdict": "fail"}}, "fail"),
-        ("latency", {"smoke": {**SMOKE, "verdict": "invalid"}}, "unmeasured"),
+        ("latency", {"smoke": smoke(verdict="fail")}, "fail"),
+        ("latency", {"smoke": smoke(verdict="invalid")}, "unmeasured"),
         ("latency", {"smoke": "pass"}, "unmeasured"),
+        ("latency", {"smoke": smoke(schema="b200kit/smoke/1")}, "unmeasured"),
         ("answers", {}, "pass"),
-        ("answers", {"smoke": {**SMOKE, **compared("different")}}, "fail"),
-        ("answers", {"smoke": {**SMOKE, **compared("unmeasured")}}, "unmeasured"),
-        ("answers", {"smoke": {**SMOKE, **compared("none")}}, "pass"),
-        ("answers", {"smoke": {**SMOKE, "golden": UNREAD}}, "unmeasured"),
+        ("answers", {"smoke": smoke("different")}, "fail"),
+        ("answers", {"smoke": smoke("unmeasured")}, "unmeasured"),
+        ("answers", {"smoke": smoke("none")}, "pass"),
+        ("answers", {"smoke": smoke(golden=UNREAD)}, "unmeasured"),
         ("bandwidth", {}, "pass"),
         ("bandwidth", {"bandwidth": None}, "unmeasured"),
         ("bandwidth", {"look": {**LOOK, "bandwidth": "fail"}}, "fail"),

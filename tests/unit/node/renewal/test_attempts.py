@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from b200kit.node.client.chat import Tally
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.renewal import attempts
 from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
 from b200kit.node.renewal.traffic import GatewayTraffic
+from tests.unit import smoke_results
 
-PASSED = {"verdict": "pass", "reasons": []}
+PASSED = smoke_results.result()
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Simulated:
     hindered: Callable[[int], str] = lambda _: ""
     hours_s: int = 100
     takes_s: int = 5
-    document: Mapping[str, Any] = field(default_factory=lambda: PASSED)
+    result: SmokeResult = PASSED
     second: int = 0
     sent: int = 0
     begun: list[int] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Simulated:
         self.second += 1
         return self.at_gateway()
 
-    async def measure(self, tally: Tally) -> dict[str, Any]:
+    async def measure(self, tally: Tally) -> SmokeResult:
         self.begun.append(self.second)
         try:
             for _ in range(self.takes_s):
@@ -59,7 +60,7 @@ class Simulated:
                 await asyncio.sleep(0.02)
         finally:
             self.ended.append(self.second)
-        return dict(self.document)
+        return self.result
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def until_measured(site: Simulated, idle_s: float = 10) -> RenewalOutcome:
     """What comes of it."""
-    return asyncio.run(Attempts(site, idle_s, dict, lambda _: None).until_measured())
+    return asyncio.run(Attempts(site, idle_s, lambda found: found, lambda _: None).until_measured())
 
 
 def test_idle_node_is_measured_after_the_time_asked_for() -> None:
@@ -83,14 +84,14 @@ def test_idle_node_is_measured_after_the_time_asked_for() -> None:
 def test_busy_node_is_never_measured_and_it_is_said_why() -> None:
     site = Simulated(users=lambda second: second // 4)
     found = until_measured(site)
-    assert (found.document, site.begun) == (None, [])
+    assert (found.found, site.begun) == (None, [])
     assert "requests came" in found.why
 
 
 def test_measurement_yields_to_a_request_and_is_tried_again() -> None:
     site = Simulated(users=lambda second: int(second > 13), takes_s=8)
     found = until_measured(site)
-    assert found.document == PASSED
+    assert found.found == PASSED
     first, second = site.begun
     assert first == 11
     # It was ended, not let to its end.
@@ -101,7 +102,7 @@ def test_measurement_yields_to_a_request_and_is_tried_again() -> None:
 def test_request_at_its_very_end_is_no_company_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "WATCHED_S", 60.0)
     site = Simulated(users=lambda second: int(second > 15))
-    assert until_measured(site).document == PASSED
+    assert until_measured(site).found == PASSED
     assert len(site.begun) == 2
 
 
@@ -109,21 +110,22 @@ def test_run_that_begins_ends_it() -> None:
     site = Simulated(hindered=lambda second: "a run works on the node" if second > 13 else "")
     site.hours_s = 18
     found = until_measured(site)
-    assert (found.document, len(site.begun)) == (None, 1)
+    assert (found.found, len(site.begun)) == (None, 1)
 
 
 def test_hours_end_it() -> None:
     site = Simulated(hours_s=14, takes_s=50)
     found = until_measured(site)
-    assert (found.document, found.why) == (None, "the hours for it are over")
+    assert (found.found, found.why) == (None, "the hours for it are over")
     assert site.ended[0] < 30
 
 
 def test_failed_test_is_a_result_and_an_invalid_one_is_none() -> None:
-    failed = {"verdict": "fail", "reasons": ["slow"]}
-    assert until_measured(Simulated(document=failed)) == RenewalOutcome(failed, "slow")
-    invalid = Simulated(document={"verdict": "invalid", "reasons": ["the client waited"]})
+    failed = replace(PASSED, verdict="fail", reasons=("slow",))
+    assert until_measured(Simulated(result=failed)) == RenewalOutcome(failed, "slow")
+    none = replace(PASSED, verdict="invalid", reasons=("the client waited",))
+    invalid = Simulated(result=none)
     invalid.hours_s = 40
     found = until_measured(invalid)
-    assert (found.document, found.why) == (None, "the client waited")
+    assert (found.found, found.why) == (None, "the client waited")
     assert len(invalid.begun) == 2

@@ -12,6 +12,7 @@ import pytest
 
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Tally
+from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, documents
 from b200kit.node.proof.clock import Now
@@ -21,11 +22,12 @@ from b200kit.node.renewal import attempts, command
 from b200kit.node.renewal.node import ThisNode
 from b200kit.node.renewal.traffic import GatewayTraffic
 from b200kit.node.state.event import Event
+from tests.unit import smoke_results
 from tests.unit.node.latency.test_smoke import config
 
 DAY = "00:00-24:00"
-PASSED: dict[str, Any] = {"schema": "b200kit/smoke/1", "verdict": "pass", "reasons": []}
-BEFORE = json.dumps({"verdict": "pass", "taken_at": "2026-11-20T00:00:00Z"})
+PASSED = smoke_results.result()
+BEFORE = json.dumps(smoke_results.document({"taken_at": "2026-11-20T00:00:00Z"}))
 Renew = Callable[..., int]
 
 RULES = ProofRules("n01", {}, [])
@@ -52,20 +54,22 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
     monkeypatch.setattr(client_health, "pin", lambda _: "any")
     serving = config(tmp_path, "http://127.0.0.1:1")
 
-    def run(age_s: float = 60.0, window: str = DAY, document: Any = PASSED, **node: Any) -> int:
-        async def measured(self: ThisNode, tally: Tally) -> dict[str, Any]:
+    def run(
+        age_s: float = 60.0, window: str = DAY, found: SmokeResult = PASSED, **node: Any
+    ) -> int:
+        async def measured(self: ThisNode, tally: Tally) -> SmokeResult:
             del self, tally
-            return dict(document)
+            return found
 
         async def nobody(self: ThisNode) -> GatewayTraffic:
             del self
             return GatewayTraffic(0, 0)
 
-        found = {
+        replaced = {
             "hindrance": lambda _: "", "at_gateway": lambda _: GatewayTraffic(0, 0),
             "traffic": nobody, "measure": measured, **node,
         }  # fmt: skip
-        for name, function in found.items():
+        for name, function in replaced.items():
             monkeypatch.setattr(ThisNode, name, function)
         (tmp_path / "proof.json").write_bytes(documents.to_bytes(_proof(age_s)))
         rules = replace(RULES, renew=RenewalRules(window, 0.05, 0.5) if window else None)
@@ -91,12 +95,12 @@ def test_what_is_due_is_measured_and_kept(
 ) -> None:
     assert renew() == 0
     assert left(tmp_path)["verdict"] == "pass"
-    assert left(tmp_path)["schema"] == "b200kit/smoke/1"
+    assert left(tmp_path)["comparison"]["outcome"] == "none"
     assert "latency measured again: pass" in capsys.readouterr().err
 
 
 def test_failed_test_is_kept_as_any_other(renew: Renew, tmp_path: Path) -> None:
-    assert renew(document={**PASSED, "verdict": "fail", "reasons": ["slow"]}) == 1
+    assert renew(found=replace(PASSED, verdict="fail", reasons=("slow",))) == 1
     assert left(tmp_path)["reasons"] == ["slow"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.node.lib import journal
 from b200kit.node.serving import processes
+from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message
 
 FACTS = "\n".join(
@@ -27,7 +28,7 @@ def test_age_of_each_server_is_since_its_process_started(monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "clock_gettime", lambda _: 5000.0)
     answering(monkeypatch, 4900.0, 4980.0)
     found = processes.ages_s(["vllm@0.service", "vllm@1.service"])
-    assert found == [100.0, 20.0]
+    assert found == (100.0, 20.0)
 
 
 @pytest.mark.parametrize("names", [[], ["vllm@0.service"], ["a", "b", "c"]])
@@ -35,7 +36,7 @@ def test_age_that_is_not_known_is_unmeasured(
     names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, *([0.0] * (1 if len(names) == 1 else 2)))
-    assert "unmeasured" in processes.ages_s(names)
+    assert isinstance(processes.ages_s(names), Unmeasured)
 
 
 def test_kernels_are_counted_over_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,8 @@ def test_a_journal_that_cannot_be_read_is_never_nothing_compiled(
 
     monkeypatch.setattr(journal, "lines", refuse)
     found = processes.compiled(["vllm@0.service"])
-    assert_message(found["unmeasured"])
+    assert isinstance(found, Unmeasured)
+    assert_message(found.reason)
     assert processes.grown(3, found) == processes.grown(found, 3) == found
 
 
@@ -83,4 +85,6 @@ def test_libraries_of_a_server_that_does_not_run_are_unmeasured(
 ) -> None:
     answering(monkeypatch, 1.0)
     monkeypatch.setattr(processes, "members", lambda _: [])
-    assert_message(processes.libraries(["vllm@0.service"])["unmeasured"])
+    found = processes.libraries(["vllm@0.service"])
+    assert isinstance(found, Unmeasured)
+    assert_message(found.reason)

@@ -8,21 +8,30 @@ then asks for eyes. When the inventory does not ask for it, each check says that
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from statistics import median
 
-from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, MIB, PEER, SCHEMA, TO_GPU, TO_HOST
+from b200kit.node.bandwidth.tests import (
+    ALL_REDUCE,
+    LOCAL,
+    MIB,
+    PEER,
+    TO_GPU,
+    TO_HOST,
+    Bandwidth,
+    BandwidthResult,
+)
 from b200kit.node.checks.findings import failed, passed, rule, unread, within
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.nvlink.p2p import blame
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import Malformed, structure
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unread, View
+from b200kit.node.state.view import GpuView, StateView, Unread
 
-Results = dict[str, list[View]]
+Results = dict[str, list[BandwidthResult]]
 """Results by test."""
 Judge = Callable[[Expectation, list[GpuView], Results], Iterator[Finding]]
 MEASURED = "the measured bandwidth"
@@ -30,36 +39,36 @@ NOT_ASKED = "bandwidth is not asked for (inventory: bandwidth off)"
 SMALL, LARGE = 256 * MIB, 8192 * MIB
 
 
-def document(state: StateView) -> View:
-    """The document that the last measurement left on the node."""
-    note = state.at("notes", "bandwidth")
-    if note.is_null():
+def document(state: StateView) -> Bandwidth:
+    """What the last measurement left on the node."""
+    if state.is_null("notes", "bandwidth"):
         raise Unread(MEASURED, "nothing was measured on this node yet")
-    if (schema := note.text("schema")) != SCHEMA:
-        raise Unread(MEASURED, f"it is of schema {schema}")
-    return note
+    try:
+        return structure(Bandwidth, state.raw("notes", "bandwidth"))
+    except Malformed as error:
+        raise Unread(MEASURED, f"bandwidth.json: {error}") from None
 
 
-def of_earlier_boot(expect: Expectation, note: View, state: StateView) -> bool:
+def of_earlier_boot(expect: Expectation, note: Bandwidth, state: StateView) -> bool:
     """Whether a document is of an earlier boot; raises Unread when it does not hold."""
-    gpus = [gpu.reading("uuid") for gpu in state.known_gpus]
+    gpus = tuple(gpu.reading("uuid") for gpu in state.known_gpus)
     for name, then, here in (
-        ("another driver", note.text("driver_version"), state.text("nvml", "driver_version")),
-        ("other GPUs", note.get(list, "gpu_uuids"), gpus),
+        ("another driver", note.driver_version, state.text("nvml", "driver_version")),
+        ("other GPUs", note.gpu_uuids, gpus),
     ):
         if then != here:
             raise Unread(MEASURED, f"it was measured with {name}")
-    if note.text("boot_id") == state.text("host", "boot_id"):
+    if note.boot_id == state.text("host", "boot_id"):
         return False
     require_young(expect, note, state)
     return True
 
 
-def require_young(expect: Expectation, note: View, state: StateView) -> None:
+def require_young(expect: Expectation, note: Bandwidth, state: StateView) -> None:
     """Raise Unread when a result of an earlier boot does not hold any more."""
     limit = expect.hardware("bandwidth.max_age_days")
     try:
-        taken, observed = (timestamp.parse(view.reading("taken_at")) for view in (note, state))
+        taken, observed = map(timestamp.parse, (note.taken_at, state.reading("taken_at")))
         days = (observed - taken).total_seconds() / 86400
     except ValueError:
         why = "the age of a measurement of an earlier boot is unknown"
@@ -70,34 +79,22 @@ def require_young(expect: Expectation, note: View, state: StateView) -> None:
         raise Unread(MEASURED, why)
 
 
-def speed(result: View) -> float | None:
-    """GB/s of a result; None where it has no bandwidth, which is then missed."""
-    value = result.known(float, "value")
-    return value if value is not None and math.isfinite(value) and value >= 0 else None
-
-
-def by_gpus(results: list[View]) -> dict[tuple[int, ...], float]:
-    """Measured speeds by the GPUs they are of."""
-    found = {}
-    for result in results:
-        gpus, value = result.known(list, "gpus"), speed(result)
-        if gpus is not None and value is not None:
-            found[tuple(gpu for gpu in gpus if type(gpu) is int)] = value
-    return found
+def by_gpus(results: list[BandwidthResult]) -> dict[tuple[int, ...], float]:
+    """Measured speeds by the GPUs they are of; what has none is missed."""
+    return {one.gpus: one.value for one in results if one.value is not None}
 
 
 def corrupt(what: str, results: Results) -> Iterator[Finding]:
     """Findings about the data itself: wrong, or not verified."""
     none = rule("0 wrong values", "data that arrive must be the data that were sent")
 
-    def of_one(result: View) -> Iterator[Finding]:
-        if wrong := result.number("wrong"):
-            where = f"{result.text('test')} of {result.known(str, 'subject') or '?'}"
-            summary = f"{what}: wrong data in {where}"
-            yield failed(summary, f"{wrong} or more wrong values", none, Action.RESET_GPU)
-
     for result in (each for found in results.values() for each in found):
-        yield from within(of_one(result))
+        where = f"{result.test} of {result.subject}"
+        if result.wrong is None:
+            yield unread(Unread(where, "the tool did not verify the data"))
+        elif result.wrong:
+            summary = f"{what}: wrong data in {where}"
+            yield failed(summary, f"{result.wrong} or more wrong values", none, Action.RESET_GPU)
 
 
 def between_gpus(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
@@ -170,9 +167,9 @@ def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> It
     """Bus bandwidth of NCCL over all GPUs, at a middling and at a large message."""
     names = ("all_reduce_256m_floor", "all_reduce_8g_floor", "all_reduce_8g_usual")
     small, large, usual = (expect.hardware(f"bandwidth.{name}") for name in names)
-    rows = [(r.known(int, "bytes"), r.known(list, "gpus"), speed(r)) for r in results[ALL_REDUCE]]
-    known = [(b, v) for b, g, v in rows if b is not None and g and v is not None]
-    if any(g is not None and len(g) != len(gpus) for _, g, _ in rows):
+    rows = results[ALL_REDUCE]
+    known = [(r.bytes, r.value) for r in rows if r.bytes is not None and r.value is not None]
+    if any(len(row.gpus) != len(gpus) for row in rows):
         few = f"it did not run on all {len(gpus)} GPUs"
         yield unread(Unread("bandwidth of the all-reduce", few))
     for text, floor, values in (
@@ -212,7 +209,7 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
             yield passed(NOT_ASKED)
             return
         note = document(state)
-        missing = note.known(str, "missing", tool)
+        missing = note.missing.get(tool)
         if missing is not None and mode == "when-installed":
             # However old: a tool that was not there proves as little today as it did then.
             text = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
@@ -223,19 +220,15 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
             raise Unread(what, f"{tool} is {missing}")
         yield from judged(expect, state, note, earlier)
 
-    def judged(e: Expectation, s: StateView, note: View, earlier: bool) -> Iterator[Finding]:
-        results: Results = {
-            test: [r for r in note.items("results") if r.reading("test") == test] for test in tests
-        }
-        broken = [note.known(str, "failed", test) for test in tests]
-        found = [unread(Unread(what, reason)) for reason in broken if reason is not None]
+    def judged(e: Expectation, s: StateView, note: Bandwidth, earlier: bool) -> Iterator[Finding]:
+        results: Results = {test: [r for r in note.results if r.test == test] for test in tests}
+        found = [unread(Unread(what, note.failed[test])) for test in tests if test in note.failed]
         found += corrupt(what, results)
         if not any(finding.blocks for finding in found):
             found += within(judge_results(e, s.gpus, results))
         yield from found
         if not found:
-            when = note.known(str, "taken_at") or "at an unknown time"
-            taken = f"{what} is as expected, measured {when}"
+            taken = f"{what} is as expected, measured {note.taken_at}"
             old = eyes(f"{taken} in an earlier boot", "", rule("of this boot", "measure again"))
             yield old if earlier else passed(taken)
 

@@ -58,16 +58,6 @@ class Dataset:
         group = conversation // self.group
         return f"{self.source.background(common, f'{seed}/shared', group)}\n\n{own}"
 
-    def conditions(self) -> dict[str, object]:
-        """For the smoke document; a prefix that is not shared is one request's."""
-        group = self.group if self.shared else 1
-        return {
-            "prompts": str(self),
-            "prefix_share": self.shared,
-            "prefix_requests": group,
-            "turns": self.turns,
-        }
-
     def split(self, requests: int) -> list[int]:
         """Turns of each conversation: as many requests in all."""
         whole, rest = divmod(requests, self.turns)

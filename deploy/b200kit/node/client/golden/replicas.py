@@ -6,7 +6,7 @@ them alike the others are named; where no such majority is, none is blamed. Pure
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -17,7 +17,6 @@ from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement, Difference, Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, SET, TOLERANCE
 from b200kit.node.lib import documents
-from b200kit.node.lib.readings import is_unmeasured
 
 REMEDY = "restart it; if it stays so, test the GPUs under it"
 
@@ -147,7 +146,17 @@ class Golden:
         )
 
 
-def answered(document: object) -> GoldenResult | None:
-    """`golden` of a smoke document; None where no prompt was sent. Raises Malformed."""
-    is_none = document is None or is_unmeasured(document)
-    return None if is_none else documents.structure(GoldenResult, document)
+def against(
+    kept: Sequence[Answer], of: str, replicas: Mapping[str, Sequence[Answer]], tolerance: float
+) -> AnswersJudgement:
+    """Replicas against kept answers; *of*: whose, and when they were given."""
+    found = {name: compare(said, kept, tolerance) for name, said in replicas.items()}
+    worst = max(found.values(), key=lambda one: one.rank)
+    of = f"the reference of {of}"
+    faults = tuple(
+        f"{name}: answers otherwise than {of}: {one.why}; {REMEDY}"
+        for name, one in found.items()
+        if one.outcome is Likeness.DIFFERENT
+    )
+    why = [f"{name}: {one.why}" for name, one in found.items() if one.why]
+    return AnswersJudgement(worst.outcome.word, "; ".join([of, *why]), faults)

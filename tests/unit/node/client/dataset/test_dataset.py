@@ -87,11 +87,9 @@ def test_conversations_have_as_many_requests_as_were_asked_for(
     ids=["words", "texts", "conversations", "site", "words-in-conversations"],
 )
 def test_dataset_says_what_it_is(shaped: Dataset) -> None:
-    found = shaped.conditions()
-    assert_message(str(found["prompts"]), DIGEST=re.compile(r"(?<=texts |.site )[0-9a-f]{8}"))
+    assert_message(str(shaped), DIGEST=re.compile(r"(?<=texts |.site )[0-9a-f]{8}"))
     shares = shaped.shared > 0 or shaped.turns > 1
     assert str(shaped).endswith("no prefix shared") is not shares
-    assert found["prefix_requests"] == (shaped.group if shaped.shared else 1)
 
 
 @pytest.mark.parametrize("wrong", [{"shared": -0.1}, {"shared": 0.96}, {"group": 1}, {"turns": 0}])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate
+from b200kit.records.goodput_knee import Knee, Point, Sweep, knee, next_rate
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 

@@ -11,16 +11,27 @@ import pytest
 from b200kit.catalog import load as catalogue
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.lib.documents import unstructure
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.latency.vllm_bench import BenchFigures
+from b200kit.records import tuning
+from b200kit.records.goodput_knee import Sweep
+from b200kit.records.tuning import (
+    CellLine,
+    Layout,
+    LayoutChoice,
+    LayoutLine,
+    Load,
+    RefusedLayout,
+    TuningCell,
+    TuningResult,
+    Workload,
+)
 from b200kit.tuning import candidates, fragment, plan
-from b200kit.tuning import cells as tuning
-from b200kit.tuning.candidates import RefusedLayout
-from b200kit.tuning.cells import Cell, Layout, Load, Workload
 from b200kit.tuning.choice import choose
-from b200kit.tuning.duration import Pace, total
-from b200kit.tuning.goodput_knee import Sweep
+from b200kit.tuning.plan import Pace, total
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
+from tests.unit import smoke_results
 from tests.unit.specs import data
 
 SWEEP = Sweep()
@@ -37,7 +48,7 @@ def parse(changes: Mapping[str, object]) -> Any:
     return parse_spec({**site, **changes}, catalogue.load())
 
 
-def spec(**changes: object) -> NodeSpec:
+def spec(**changes: Any) -> NodeSpec:
     """The same, parsed."""
     found = parse(changes)
     assert isinstance(found, NodeSpec), found
@@ -53,23 +64,34 @@ def tried(
     return {"/".join(one.layout.names): one.layout for one in found}, refused
 
 
-def cell(layout: Layout, rate: float, good: int = 120, **ours: Any) -> Cell:
+def ours(good: int = 120, of: int = 120, **changes: Any) -> SmokeResult:
+    """What our client says: so many of the requests were good."""
+    figures = {"num_prompts": of, "completed": of, "goodput_share": good / max(of, 1)}
+    own = {f"main.{key}": value for key, value in figures.items()}
+    return smoke_results.result({**own, **changes})
+
+
+def cell(layout: Layout, rate: float, good: int = 120, **changes: Any) -> TuningCell:
     """A measured cell: so many of 120 requests were good."""
-    figures = {"num_prompts": 120, "completed": 120, "goodput_share": good / 120, "failed": 0,
-               "request_goodput": rate * good / 120, **ours}  # fmt: skip
-    return {"layout": unstructure(layout), "workload": "chat", "rate": rate, "status": "done",
-            "ours": figures, "bench": {"unmeasured": "off"}}  # fmt: skip
+    own = {"main.request_goodput": rate * good / 120, **changes}
+    found = ours(good, **own)
+    return TuningCell(layout, "chat", rate, "done", "", found)
 
 
-def at_first(layout: Layout, value: float, low: float, high: float, good: int = 120) -> Cell:
+def at_first(layout: Layout, value: float, low: float, high: float, good: int = 120) -> TuningCell:
     """A cell at the first rate with its median E2E and interval, in ms."""
-    interval = {"p50_e2el_ms": [low, high]}
-    return cell(layout, SWEEP.first, good, p50_e2el_ms=value, ci95=interval)
+    e2el: dict[str, Any] = {"main.e2el.p50_ms": value, "main.e2el.p50_ci95_ms": [low, high]}
+    return cell(layout, SWEEP.first, good, **e2el)
 
 
-def chosen(goal: str, *cells: Cell) -> dict[str, Any]:
+def chosen(goal: str, *cells: TuningCell) -> LayoutChoice:
     """What a goal makes of some cells."""
     return choose(goal, "chat", cells, SWEEP)
+
+
+def name_of(found: LayoutChoice) -> str:
+    """The chosen layout's."""
+    return found.layout.name if found.layout else ""
 
 
 # Layouts.
@@ -136,39 +158,38 @@ def test_load_that_is_longer_than_a_request_may_be_is_refused() -> None:
 
 
 def test_key_is_of_layout_load_and_system_and_of_no_name() -> None:
-    plain = tuning.key(TWO.values, CHAT, LOAD, "system")
-    assert plain == tuning.key(replace(TWO, names=("plan-TP2",)).values, CHAT, LOAD, "system")
+    plain = tuning.key(TWO, CHAT, LOAD, "system")
+    assert plain == tuning.key(replace(TWO, names=("plan-TP2",)), CHAT, LOAD, "system")
     others = [
-        tuning.key(EIGHT.values, CHAT, LOAD, "system"),
-        tuning.key(TWO.values, replace(CHAT, output_tokens=65), LOAD, "system"),
-        tuning.key(TWO.values, CHAT, replace(LOAD, ttft_ms=50.0), "system"),
-        tuning.key(TWO.values, CHAT, LOAD, "another"),
+        tuning.key(EIGHT, CHAT, LOAD, "system"),
+        tuning.key(TWO, replace(CHAT, output_tokens=65), LOAD, "system"),
+        tuning.key(TWO, CHAT, replace(LOAD, ttft_ms=50.0), "system"),
+        tuning.key(TWO, CHAT, LOAD, "another"),
     ]
     assert len({plain, *others}) == 5
 
 
 @in_subtests(
-    ("ours", "status"),
+    ("found", "is_done"),
     [
-        ({"verdict": "pass", "num_prompts": 60}, "done"),
-        ({"verdict": "fail", "num_prompts": 60, "reasons": ["objective missed"]}, "done"),
-        ({"verdict": "invalid", "num_prompts": 60, "reasons": ["starved"]}, "failed"),
-        ({"verdict": "fail", "num_prompts": 60, "client": {"starved": True}}, "failed"),
-        ({"verdict": "fail", "num_prompts": 0, "reasons": ["correctness"]}, "failed"),
-        ({}, "failed"),
+        (ours(60, 60), True),
+        (ours(60, 60, verdict="fail", reasons=["objective missed"]), True),
+        (ours(60, 60, verdict="invalid", reasons=["starved"]), False),
+        (ours(60, 60, **{"verdict": "fail", "client.starved": True}), False),
+        (ours(0, 0, verdict="fail", reasons=["correctness"]), False),
     ],
 )
 def test_only_a_result_that_says_something_of_the_server_is_done(
-    ours: dict[str, Any], status: str
+    found: SmokeResult, is_done: bool
 ) -> None:
-    assert tuning.status(ours)[0] == status
+    assert (tuning.fault(found) == "") is is_done
 
 
 def test_cell_without_figures_is_unknown_to_the_sweep() -> None:
-    broken = cell(TWO, 4.0) | {"ours": {"unmeasured": "connection lost"}}
-    assert tuning.point(broken).verdict(0.95) == "unknown"
-    assert tuning.point({**cell(TWO, 4.0), "status": "failed"}).verdict(0.95) == "unknown"
-    assert tuning.point(cell(TWO, 4.0)).verdict(0.95) == "good"
+    sound = cell(TWO, 4.0)
+    assert replace(sound, ours=None).point.verdict(0.95) == "unknown"
+    assert replace(sound, status="failed").point.verdict(0.95) == "unknown"
+    assert sound.point.verdict(0.95) == "good"
 
 
 def test_rate_is_held_long_enough_for_a_queue_to_build_up() -> None:
@@ -176,9 +197,11 @@ def test_rate_is_held_long_enough_for_a_queue_to_build_up() -> None:
 
 
 def test_difference_of_the_clients_is_told_where_both_measured() -> None:
-    ours = {"p50_ttft_ms": 50.0, "p50_itl_ms": 10.0, "p50_tpot_ms": None}
-    assert tuning.differences(ours, {"p50_ttft_ms": 51.0, "p50_tpot_ms": 9.0}) == {"ttft": 0.02}
-    assert tuning.differences(ours, {"unmeasured": "off"}) == {}
+    medians: dict[str, Any] = smoke_results.medians({"ttft": 50.0, "itl": 10.0, "tpot": None})
+    one = cell(TWO, 4.0, **medians)
+    bench = BenchFigures({"p50_ttft_ms": 51.0, "median_tpot_ms": 9.0}, ())
+    assert replace(one, bench=bench).difference == {"ttft": 0.02}
+    assert one.difference == {}
 
 
 # The choice.
@@ -191,10 +214,10 @@ def test_latency_takes_the_least_e2e_of_those_that_meet_the_objective() -> None:
         at_first(TWO, 700, 690, 710),
         at_first(EIGHT, 400, 390, 410, good=60),
     )
-    assert found["layout"]["name"] == "configured/B"
-    assert "E2E P50 500.0 ms (490.0 to 510.0, n=120) at 4/s" in found["why"]
-    assert "Next is TP2 x 4" in found["why"]
-    assert [one["layout"]["name"] for one in found["evidence"]] == ["configured/B", "A"]
+    assert name_of(found) == "configured/B"
+    assert "E2E P50 500.0 ms (490.0 to 510.0, n=120) at 4/s" in found.why
+    assert "Next is TP2 x 4" in found.why
+    assert [one.layout.name for one in found.evidence] == ["configured/B", "A"]
 
 
 @pytest.mark.parametrize(
@@ -206,14 +229,14 @@ def test_layouts_that_cannot_be_told_apart_leave_the_simpler(
     other: tuple[float, float, float], alike: bool
 ) -> None:
     found = chosen("latency", at_first(FOUR, 500, 490, 510), at_first(EIGHT, *other))
-    assert found["layout"]["name"] == ("configured/B" if alike else "C")
-    assert ("No measurable difference" in found["why"]) == alike
+    assert name_of(found) == ("configured/B" if alike else "C")
+    assert ("No measurable difference" in found.why) == alike
 
 
 def test_without_the_configured_one_fewer_gpus_a_replica_are_simpler() -> None:
     found = chosen("latency", at_first(EIGHT, 500, 490, 510), at_first(TWO, 501, 490, 510))
-    assert found["layout"]["name"] == "A"
-    assert_message(found["why"])
+    assert name_of(found) == "A"
+    assert_message(found.why)
 
 
 def test_balanced_takes_the_highest_knee_with_its_bounds() -> None:
@@ -222,8 +245,8 @@ def test_balanced_takes_the_highest_knee_with_its_bounds() -> None:
         *(cell(TWO, rate, good) for rate, good in ((4, 120), (64, 120), (128, 12))),
         *(cell(FOUR, rate, good) for rate, good in ((4, 120), (16, 120), (32, 12))),
     )
-    assert found["layout"]["name"] == "A"
-    assert_message(found["why"])
+    assert name_of(found) == "A"
+    assert_message(found.why)
 
 
 def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
@@ -233,15 +256,15 @@ def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
         *(cell(TWO, rate, good) for rate, good in ((4, 120), (8, 115), (16, 12))),
         *(cell(FOUR, rate, good) for rate, good in ((4, 120), (8, 112), (16, 12))),
     )
-    assert found["layout"]["name"] == "configured/B"
-    assert "No measurable difference" in found["why"]
+    assert name_of(found) == "configured/B"
+    assert "No measurable difference" in found.why
 
 
 def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
-    failed = {**cell(TWO, 4.0), "status": "failed", "why": "invalid: client starved"}
+    failed = replace(cell(TWO, 4.0), status="failed", why="invalid: client starved")
     found = chosen("latency", at_first(FOUR, 500, 490, 510, good=10), failed)
-    assert found["layout"] is None
-    assert "nothing is chosen" in found["why"]
+    assert found.layout is None
+    assert "nothing is chosen" in found.why
 
 
 # Time and words.
@@ -251,9 +274,9 @@ def test_time_is_guessed_from_the_parameters_and_then_learnt() -> None:
     sweep = Sweep(cells=4)
     guessed = Pace.observed([], LOAD, sweep, bench=True)
     assert guessed.cell(LOAD, 4.0, bench=True) == 20 + 60
-    times = {"started": "2026-11-22T00:00:00Z", "ended": "2026-11-22T00:01:05Z"}
-    line = {"kind": "cell", "cell": {"rate": 4.0, "status": "done", **times}}
-    change = {"kind": "layout", "status": "up", "seconds": 30}
+    times = ("2026-11-22T00:00:00Z", "2026-11-22T00:01:05Z")
+    line = CellLine("k", replace(cell(TWO, 4.0), started=times[0], ended=times[1]))
+    change = LayoutLine(TWO, 30.0, times[0])
     learnt = Pace.observed([line, change], LOAD, sweep, bench=True)
     assert (learnt.switch_s, learnt.beside_s) == (30, 5)
     assert learnt.sweep(LOAD, sweep, bench=True, done=1) == 3 * 65
@@ -261,10 +284,10 @@ def test_time_is_guessed_from_the_parameters_and_then_learnt() -> None:
 
 
 def test_fragment_is_inventory_data_and_nothing_else() -> None:
-    cells = [at_first(FOUR, 500, 490, 510)]
-    document = tuning.document("n01", "latency", cells, SWEEP, chosen("latency", *cells))
-    document["refused"] = [{"name": "C", "why": "two\nlines"}]
-    text = fragment.fragment(document, "run-1", "2026-11-22T00:00:00Z")
+    choice = chosen("latency", at_first(FOUR, 500, 490, 510))
+    refused = (RefusedLayout("C", "two\nlines"),)
+    found = TuningResult("n01", "latency", 0.95, (), (), choice, refused)
+    text = fragment.fragment(found, FOUR, "run-1", "2026-11-22T00:00:00Z")
     assert fragment.values(text) == FOUR.values
     assert all(len(line) <= 100 for line in text.splitlines())
     assert_message(*lines_with(text, "Not tried"))
@@ -273,10 +296,8 @@ def test_fragment_is_inventory_data_and_nothing_else() -> None:
             fragment.values(wrong)
 
 
-def test_document_has_every_cell_and_a_knee_a_sweep() -> None:
-    cells = [cell(TWO, 4.0), cell(TWO, 8.0, 12), cell(FOUR, 4.0)]
-    found = tuning.document("n01", "balanced", cells, SWEEP, {})
-    assert (found["schema"], found["cells"]) == ("b200kit/tuning/1", cells)
-    assert [(k["layout"]["name"], k["rate"], k["goodput"]) for k in found["knees"]] == [
+def test_every_sweep_has_a_knee() -> None:
+    found = tuning.knees([cell(TWO, 4.0), cell(TWO, 8.0, 12), cell(FOUR, 4.0)], SWEEP)
+    assert [(one.layout.name, one.knee.rate, one.knee.goodput) for one in found] == [
         ("A", 4.0, 4.0), ("configured/B", 4.0, 4.0),
     ]  # fmt: skip

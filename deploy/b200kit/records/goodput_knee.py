@@ -20,7 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from b200kit.node.client.proportion import proportion
+from b200kit.node.client.percentiles import proportion
 
 
 @dataclass(frozen=True)
