@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from b200kit.node.facts.nvml import offered
 from b200kit.node.lib import cpulist
 from tests.unit import smi_xml, states
 
@@ -224,4 +227,23 @@ def with_journal(base: State, journal: str) -> State:
     if "fabric manager cannot be started" in journal:
         unit = state["units"]["nvidia-fabricmanager.service"]
         unit.update(active="failed", sub="failed", result="exit-code", main_pid=0)
+    return state
+
+
+def single_gpu(name: str) -> State:
+    """The H100's machine with another GPU, as `nvidia-smi -q -x` showed that one elsewhere.
+
+    What its driver has no call for, nvidia-smi leaves out; the node names it (facts/nvml/offered).
+    """
+    capture = yaml.safe_load(text("single-gpus.yaml"))[name]
+    state, message = observed("serving"), capture["readings"]
+    [gpu], [on_bus] = state["gpus"], state["pci"]["gpus"]
+    for key, value in message.items():
+        put(gpu, key, value)
+    speed = {4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}[message["pcie.max_generation"]]
+    on_bus.update(device=message["device_id"], max_link_speed=speed, current_link_speed=speed)
+    driver = capture["driver"]
+    state["nvml"].update(driver_version=driver, nvml_version=f"13.{driver}")
+    state["modules"].update(nvidia=driver, nvidia_uvm=driver)
+    state["gpus"] = [offered.named(gpu, driver)]
     return state

@@ -210,8 +210,8 @@ def readings(gpu: Element) -> dict[str, object]:
     found: dict[str, object] = {}
     for field in FIELDS:
         text = text_at(gpu, field.place)
-        message = text not in NOTHING or field.read in (SUMMARY, FABRIC, STATUS)
-        found[field.key] = field.read(text) if message and text else None
+        words = field.read in (SUMMARY, FABRIC, STATUS) and (text != "N/A" or field.read is SUMMARY)
+        found[field.key] = field.read(text) if text and (words or text not in NOTHING) else None
     return found | {key: read(gpu) for key, read in SUMS.items()}
 
 

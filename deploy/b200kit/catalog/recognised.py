@@ -18,15 +18,18 @@ class Unrecognised(ValueError):
 def on_bus(state: Mapping[str, Any], known: Iterable[Hardware]) -> Hardware:
     """The hardware of an observed node, by what its PCI bus shows; no driver is needed.
 
-    A GPU by itself is a board that lost the others, but for where it can have been passed through.
+    On bare metal one GPU that a board has is a board that lost the others; where boards are passed
+    through to guests, and of GPUs that no board has, it is one by itself.
     """
     try:
         gpus = StateView(state).items("pci", "gpus")
         ids = {f"{gpu.text('vendor')}:{gpu.text('device')}" for gpu in gpus}
     except Unread as error:
         raise Unrecognised(f"the PCI bus could not be read: {error}") from None
-    several = len(gpus) > 1 or _kind(state) is Kind.BARE_METAL
-    return matching(ids, len(gpus), several, for_machine(state, known))
+    candidates = for_machine(state, known)
+    of_board = any(ids <= one.gpus.keys() for one in candidates if one.gpu_count > 1)
+    several = len(gpus) > 1 or (of_board and _kind(state) is Kind.BARE_METAL)
+    return matching(ids, len(gpus), several, candidates)
 
 
 def for_machine(state: Mapping[str, Any], known: Iterable[Hardware]) -> list[Hardware]:
@@ -40,13 +43,13 @@ def matching(
 ) -> Hardware:  # fmt: skip
     """The hardware whose GPUs these are; a board has several, also when some of them are lost."""
     for hardware in candidates:
-        if ids and ids <= hardware.pci_ids and several == (hardware.gpu_count > 1):
+        if ids and ids <= hardware.gpus.keys() and several == (hardware.gpu_count > 1):
             if count > hardware.gpu_count:
                 raise Unrecognised(
                     f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
                 )
             return hardware
-    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.pci_ids))})"
+    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.gpus))})"
               for one in candidates]  # fmt: skip
     seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(sorted(ids))}"
     raise Unrecognised(

@@ -44,7 +44,7 @@ def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) ->
         raise click.UsageError(
             f"the memory of the GPUs is in neither the state nor hardware {hardware.name}"
         )
-    return GpuPool(hardware.name, usable, memory, whole, frozenset(ids))
+    return GpuPool(hardware.name, usable, memory, whole, frozenset(hardware.gpus[i] for i in ids))
 
 
 def _ids(gpus: Sequence[Any]) -> set[str]:

@@ -214,9 +214,20 @@ def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
     for name in (name for name in tables if name not in taken):
         yield f"### {name}\n\nBy {tables[name]['unit']}; {tables[name]['kind']}.\n"
         yield table(("code", "meaning", "action"), _codes(tables[name]["value"]))
+    if gpus := document.get("gpus"):
+        yield "### Otherwise for one GPU\n"
+        yield table(("GPU", "figures", "checks that do not apply"), _by_gpu(gpus))
     if left_out := document.get("not_applicable"):
         yield _NOT_APPLICABLE.format(title=document["title"])
         yield table(("check", "why"), [(f"`{name}`", why) for name, why in left_out.items()])
+
+
+def _by_gpu(gpus: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each GPU of one hardware, and what is otherwise for it."""
+    for pci, gpu in gpus.items():
+        figures = [f"`{key}` {_value(entry, '')}" for key, entry in gpu["expect"].items()]
+        left_out = [f"`{check}`" for check in gpu["not_applicable"]]
+        yield f"{gpu['title']} ({pci})", "; ".join(figures), ", ".join(left_out)
 
 
 def _value(entry: Mapping[str, Any], other: str) -> str:

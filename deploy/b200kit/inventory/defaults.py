@@ -135,10 +135,14 @@ def subject(model: Model) -> Subject:
 
 
 def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
-    """The hardware for the planner, with the GPUs that a degraded node still has."""
+    """The hardware for the planner, with the GPUs that a degraded node still has.
+
+    Which GPU a `single` has is known on the node: no model's size or format is compared with it.
+    """
+    models = hardware.gpus.values() if hardware.gpu_bytes else ()
     gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
     whole = hardware.gpu_count
-    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, whole, hardware.pci_ids)
+    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, whole, frozenset(models))
 
 
 def requested(spec: NodeSpec, model: Model, catalogue: Catalogue) -> Requested:

@@ -26,8 +26,8 @@ _BATCHES = 2
 _FEW = 8
 # NVFP4 needs the FP4 units of Blackwell: NVIDIA's model cards of NVFP4 checkpoints name Blackwell
 # as the only architecture (quoted). MXFP4 runs on Hopper as well (vLLM's recipe for gpt-oss,
-# quoted). PCI ids of the GPUs of the catalogue that have those units: B200 and B300.
-_WITH_FP4 = frozenset({"10de:2901", "10de:3182"})
+# quoted).
+_WITH_FP4 = ("Blackwell",)
 _FP4 = "nvfp4"
 
 
@@ -40,6 +40,14 @@ class Impossible(ValueError):
 
 
 @dataclass(frozen=True)
+class GpuModel:
+    """A GPU by the name of its product, and its architecture, which decides what formats it has."""
+
+    title: str
+    architecture: str
+
+
+@dataclass(frozen=True)
 class GpuPool:
     """The hardware in two figures, and how many of its GPUs may be used."""
 
@@ -47,8 +55,8 @@ class GpuPool:
     gpus: int
     gpu_bytes: float
     complete: int
-    ids: frozenset[str] = frozenset()
-    """PCI ids of the GPUs; none where they are not known."""
+    models: frozenset[GpuModel] = frozenset()
+    """What the GPUs are, or could be; none where that is not known."""
 
     @property
     def socket(self) -> int:
@@ -214,14 +222,14 @@ def check_formats(
     if refused:
         ways = _would_fit(subject, pool, requested, others)
         raise Impossible("model", f"{subject.name} on {pool.name}: {refused}. {ways}")
-    refused = _format_refusal(requested.kv_dtype, pool.ids)
+    refused = _format_refusal(requested.kv_dtype, pool.models)
     if refused:
         raise Impossible("engine.flags", f"kv-cache-dtype on {pool.name}: {refused}")
 
 
 def _weights_refusal(subject: Subject, pool: GpuPool) -> str | None:
     """Why these GPUs cannot compute with weights of some part."""
-    found = (_format_refusal(name, pool.ids) for name in sorted(subject.dimensions.formats))
+    found = (_format_refusal(name, pool.models) for name in sorted(subject.dimensions.formats))
     return next((reason for reason in found if reason), None)
 
 
@@ -284,9 +292,9 @@ def gb(number: float) -> str:
     return f"{number / 1e9:.0f} GB" if number >= 10e9 else f"{number / 1e9:.1f} GB"
 
 
-def _format_refusal(name: str, ids: Set[str]) -> str | None:
-    """Why GPUs of these PCI ids cannot use a format; None where they can, or are not known."""
-    without = sorted(ids - _WITH_FP4)
+def _format_refusal(name: str, models: Set[GpuModel]) -> str | None:
+    """Why these GPUs cannot use a format; None where they can, or are not known."""
+    without = sorted(gpu.title for gpu in models if gpu.architecture not in _WITH_FP4)
     if not name.startswith(_FP4) or not without:
         return None
-    return f"{name.upper()} needs a Blackwell GPU; {', '.join(without)} is older"
+    return f"{name.upper()} needs a Blackwell GPU, which {' or '.join(without)} is not"

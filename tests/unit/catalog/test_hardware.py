@@ -206,3 +206,35 @@ def test_file_that_is_no_yaml_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     hardware._read.cache_clear()
     with pytest.raises(hardware.HardwareError, match=r"x\.yaml"):
         hardware.load("x")
+
+
+GPU = {"title": "one", "source": "a sheet", "date": "2026-11-27", "kind": "quoted"}
+
+
+@in_subtests(
+    "entry",
+    [
+        {"10de:2901": {**GPU, "figures": {"memory.size": 1}}},  # no figure of that name
+        {"10de:2901": {"title": "one", "figures": {"gpu_count": 1}}},  # no provenance
+        {"10de:2901": {**GPU, "colour": 1}},
+        {"10de:2901": {**GPU, "not_applicable": {"ecc.enabled": ""}}},
+        {"10de:1234": GPU},  # not one of pci.ids
+        {"10de:2901": "B200"},
+    ],
+)
+def test_what_is_otherwise_for_one_gpu_is_read_strictly(
+    entry: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = yaml.safe_load((hardware.DIRECTORY / "single.yaml").read_text())
+    (tmp_path / "single.yaml").write_text(yaml.safe_dump({**document, "gpus": entry}))
+    monkeypatch.setattr(hardware, "DIRECTORY", tmp_path)
+    hardware._read.cache_clear()
+    with pytest.raises(hardware.HardwareError, match="gpus"):
+        hardware.load("single")
+    hardware._read.cache_clear()
+
+
+def test_checks_of_one_gpu_that_are_not_applicable_are_known() -> None:
+    for name in hardware.names():
+        for gpu in hardware.load(name).get("gpus", {}).values():
+            assert set(gpu["not_applicable"]) <= set(registered())

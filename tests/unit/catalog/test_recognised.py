@@ -37,6 +37,13 @@ def test_one_gpu_of_a_guest_is_a_single_one() -> None:
     assert name_of(state) == "single"
 
 
+@pytest.mark.parametrize(("device", "name"), [("2bb1", "single"), ("2330", "hgx-h100")])
+def test_gpu_that_no_board_has_is_a_single_one_on_bare_metal(device: str, name: str) -> None:
+    state = bare_metal(1)
+    state["pci"]["gpus"][0]["device"] = device
+    assert name_of(state) == name
+
+
 def without(state: dict[str, Any], what: str) -> dict[str, Any]:
     """The state with one reading spoiled."""
     if what == "bus":

@@ -92,10 +92,10 @@ def test_file_is_judged_by_the_hardware_it_is(
     blocking = {f["check"] for f in found if f["status"] in ("fail", "unmeasured")}
     assert blocking <= {"clock.synchronized", "host.settings", "services.active"}
     other, path = captures.observed("idle"), tmp_path / "other.json"
-    other["pci"]["gpus"][0]["device"] = "20b0"
+    other["pci"]["gpus"][0]["device"] = "1db6"
     path.write_text(json.dumps(other))
     assert main([str(path)]) == 64
-    assert "10de:20b0" in capsys.readouterr().err
+    assert "10de:1db6" in capsys.readouterr().err
 
 
 def test_json_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

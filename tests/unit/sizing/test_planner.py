@@ -11,7 +11,7 @@ from b200kit.catalog import load
 from b200kit.inventory import defaults, engine_flags
 from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
 from b200kit.sizing.dimensions import WIDTHS, ModelError
-from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
+from b200kit.sizing.fit import GpuModel, GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
 from tests.messages import assert_message, raises_message
@@ -161,7 +161,7 @@ def test_mixture_that_does_not_say_how_many_experts_a_token_uses_is_refused() ->
 
 
 H100 = GpuPool("hgx-h100", 8, load.load().hardware["hgx-h100"].gpu_bytes, 8,
-               load.load().hardware["hgx-h100"].pci_ids)  # fmt: skip
+               frozenset(load.load().hardware["hgx-h100"].gpus.values()))  # fmt: skip
 
 
 @in_subtests("name", [name for name in sorted(MODELS) if name.endswith("nvfp4")])
@@ -169,7 +169,7 @@ def test_nvfp4_is_refused_where_no_gpu_computes_in_it(name: str) -> None:
     refused = refusal(name, pool=H100)
     assert refused.key == "model"
     assert_message(str(refused))
-    assert plan(name, pool=replace(B200, ids=frozenset({"10de:2901"})))
+    assert plan(name, pool=replace(B200, models=frozenset({GpuModel("B200", "Blackwell")})))
 
 
 def test_a_part_in_nvfp4_is_refused_there_as_well() -> None:

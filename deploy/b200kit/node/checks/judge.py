@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from b200kit.node.checks.by_gpu import of_its_gpu
 from b200kit.node.checks.findings import unread
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
 from b200kit.node.checks.not_offered import noted
@@ -65,6 +66,7 @@ def judge_vetted(
     refused = malformed(expect, view)
     if refused:
         return Verdict(refused)
+    expect = of_its_gpu(expect, view)
     chosen = registered() if checks is None else checks
     left_out = not_applicable(expect, chosen)
     findings: list[Finding] = []

@@ -262,6 +262,32 @@ def test_h100_by_itself_is_fit_as_single(name: str) -> None:
     assert "1 GPUs on NUMA nodes 0" in [f.summary for f in verdict.findings]
 
 
+ALONE = {"a100": [], "l40s": ["pcie.width"], "rtx-pro-6000-max-q": [], "rtx-3090": []}
+"""Captures of other single GPUs, and what is wrong with each: that L40S has 8 of its 16 lanes."""
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_each_gpu_by_itself_is_judged_by_its_own_figures(name: str) -> None:
+    state = captures.single_gpu(name)
+    expect = without_deployment("single", state)
+    assert {f.check for f in judge(expect, state).blocking} == {"driver.next-boot", *ALONE[name]}
+    [gpu] = state["gpus"]
+    for key, check in (("memory_total_mib", "memory.size"), ("power_max_mw", "power.limit")):
+        less = {**state, "gpus": [{**gpu, key: round(gpu[key] * 0.7)}]}
+        assert check in [f.check for f in judge(expect, less).blocking]
+
+
+def test_figures_of_one_gpu_are_no_other_s() -> None:
+    state = captures.single_gpu("rtx-3090")
+    expect = without_deployment("single", state)
+    assert "ecc.enabled" not in {f.check for f in judge(expect, state).findings}
+    [on_bus] = state["pci"]["gpus"]
+    for device in ("2330", {"unmeasured": "it went away"}):
+        other = {**state, "pci": {**state["pci"], "gpus": [{**on_bus, "device": device}]}}
+        found = {f.check for f in judge(expect, other).blocking}
+        assert {"ecc.enabled", "memory.size", "remap.count"} <= found
+
+
 def test_gpu_that_its_power_limit_slows_is_found_as_the_idle_one() -> None:
     state = captures.observed("full-power")
     [gpu] = state["gpus"]
