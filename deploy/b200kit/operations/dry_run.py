@@ -108,18 +108,26 @@ def interrupts(node: Node, ends: Collection[str]) -> str:
 
 
 def foresee(node: Node) -> list[Change]:
-    """All changes that a run would make, as far as they can be planned now; says nothing."""
+    """All changes that a run would make, as far as they can be planned now; says nothing.
+
+    Where every step was planned and none changes anything, the state is settled: no step plans it
+    again.
+    """
     found: list[Change] = []
+    complete = True
     for step in pipeline.STEPS:
         try:
             changes = _planned(node, step)
         except (RemoteError, StageFailed):
+            complete = False
             if not found:
                 break
             continue
         found += changes
         node.foreseen |= {change.what: change.ends for change in changes}
     node.foreseen = {}
+    if complete and not found:
+        node.settle()
     return found
 
 

@@ -225,7 +225,7 @@ def _reboot_now(node: Node) -> None:
 
 def _plan(node: Node, stage: Stage) -> list[Change]:
     observed(node)
-    return stage.plan(node)
+    return [] if node.is_settled else stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:

@@ -117,6 +117,10 @@ class Node:
     fabric_error: str | None = None
     # What a dry run said so far that a run would change, and the units that would end for it.
     foreseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The state of which all steps were planned without a change, and by which spec.
+    _settled: tuple[dict[str, Any] | None, NodeSpec | None] = field(
+        default=(None, None), repr=False
+    )
     record: HostRecord = field(default_factory=HostRecord, repr=False)
     # Where the replicas are, and by which observation and spec.
     _placed: tuple[list[Replica], dict[str, Any] | None, NodeSpec | None] = field(
@@ -143,6 +147,16 @@ class Node:
         if self.remote is None:
             raise StageFailed("not connected")
         return self.remote
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the steps were planned of this very state, and change nothing."""
+        state, spec = self._settled
+        return state is not None and state is self.state and spec is self.spec
+
+    def settle(self) -> None:
+        """Every step was planned of this state, and none changes anything."""
+        self._settled = (self.state, self.spec)
 
     def take_observation(self, state: dict[str, Any]) -> None:
         """Take in a new observation."""
