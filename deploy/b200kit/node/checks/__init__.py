@@ -41,6 +41,7 @@ ORDER = (
     "gpu.modes",
     "gpu.power",
     "gpu.thermal",
+    "host.kernel",
     "host.numa",
     "host.cpu_map",
     "host.settings",

@@ -17,7 +17,8 @@ WITHOUT_DRIVER = "not applicable without a driver"
 NO_DRIVER = "the GPUs are there, and no driver is installed yet"
 HARDWARE = (
     "identity.machine", "identity.device", "identity.pci-count",
-    "pcie.bus", "pcie.path", "pcie.speed", "pcie.aer", "numa.cpus", "numa.gpu", "numa.local",
+    "pcie.bus", "pcie.path", "pcie.speed", "pcie.payload", "pcie.aer",
+    "numa.cpus", "numa.sockets", "numa.gpu", "numa.local", "host.kernel", "host.root",
 )  # fmt: skip
 """The checks of what a machine is made of that ask neither the driver nor what comes with it."""
 

@@ -19,6 +19,7 @@ CHOSEN = re.compile(r"\[([A-Za-z0-9_]+)\]")
 def kernel(ask: dict[str, Any] | None = None) -> dict[str, Any]:
     """Every setting, each read on its own; `ask` names sysctls and module parameters."""
     return {
+        "tainted": attempt(lambda: int(text(PROC / "sys/kernel/tainted"))),
         "numa_balancing": attempt(numa_balancing),
         "transparent_hugepages": attempt(transparent_hugepages),
         "hugepages": attempt(lambda: int(text(PROC / "sys/vm/nr_hugepages"))),

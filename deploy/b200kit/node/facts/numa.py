@@ -7,11 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import cpulist
 from b200kit.node.lib.readings import absent, attempt, is_digits, text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
-MODULES = ("nvidia", "nvidia_uvm", "ib_umad", "mlx5_core", "mlx5_ib", "nouveau")
+MODULES = (
+    *("nvidia", "nvidia_uvm", "nvidia_peermem", "ib_umad", "mlx5_core", "mlx5_ib", "nouveau"),
+)
 
 
 def natural(name: str) -> tuple[str, int]:
@@ -29,6 +32,7 @@ def numa() -> list[dict[str, Any]]:
             "id": int(node.name[4:]),
             "cpus": attempt(partial(text, node / "cpulist")),
             "memory_kib": attempt(partial(memory_kib, node / "meminfo")),
+            "distances": attempt(partial(distances, node / "distance")),
         }
         for node in sorted(nodes, key=lambda n: natural(n.name))
     ]
@@ -42,10 +46,16 @@ def memory_kib(meminfo: Path) -> int:
     raise ValueError(f"{meminfo} has no MemTotal")
 
 
+def distances(path: Path) -> list[int]:
+    """A node's distance to each node in their order, itself included: 10 (ACPI SLIT)."""
+    return [int(word) for word in text(path).split()]
+
+
 def cpus() -> dict[str, Any]:
     """Online CPUs as a list such as "0-3,8", each core's threads ("0,56"), and what they are."""
     return {
         "siblings": attempt(siblings),
+        "sockets": attempt(sockets),
         "online": attempt(lambda: text(SYS / "devices/system/cpu/online")),
         "isolated": attempt(lambda: absent(SYS / "devices/system/cpu/isolated")),
         "model": attempt(cpu_model),
@@ -58,6 +68,16 @@ def siblings() -> list[str]:
     """CPU list of every physical core, once each, by first CPU."""
     lists = (SYS / "devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return sorted({text(path) for path in lists}, key=lambda cpus: int(re.split("[-,]", cpus)[0]))
+
+
+def sockets() -> list[str]:
+    """CPU list of every physical socket, by first CPU; one file of each is read."""
+    root, found = SYS / "devices/system/cpu", list[str]()
+    left = {*cpulist.parse(text(root / "online"))}
+    while left:
+        found.append(text(root / f"cpu{min(left)}/topology/core_siblings_list"))
+        left -= {min(left), *cpulist.parse(found[-1])}
+    return found
 
 
 def cpu_model() -> str:

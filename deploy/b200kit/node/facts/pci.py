@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.facts.acs import redirects
 from b200kit.node.facts.numa import natural
+from b200kit.node.facts.pci_config import payload, redirects
 from b200kit.node.lib.readings import absent, attempt, text
 
 SYS = Path("/sys")
@@ -70,6 +70,7 @@ def gpu(device: Path) -> dict[str, Any]:
         "current_link_width": read("current_link_width", int),
         "max_link_speed": read("max_link_speed"),
         "max_link_width": read("max_link_width", int),
+        "payload_bytes": attempt(lambda: payload(device / "config")),
         "driver": attempt(lambda: driver(device)),
         "iommu": attempt(lambda: iommu(device)),
         "aer": aer(device),

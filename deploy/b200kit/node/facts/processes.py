@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -52,8 +53,15 @@ def process(unit: str, pid: int) -> dict[str, Any]:
         "cpus": status.get("Cpus_allowed_list", "").strip(),
         "mems": status.get("Mems_allowed_list", "").strip(),
         "numa_maps_bound": attempt(lambda: bound_nodes(pid)),
+        "soft_limits": attempt(lambda: soft_limits(pid)),
         "gpus": attempt(lambda: given_gpus(pid)),
     }
+
+
+def soft_limits(pid: int) -> dict[str, int]:
+    """The limits that a process meets; memlock in bytes, -1 is unlimited."""
+    kinds = {"memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
+    return {name: resource.prlimit(pid, kind)[0] for name, kind in kinds.items()}
 
 
 def bound_nodes(pid: int) -> str:

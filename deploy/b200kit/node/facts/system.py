@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from b200kit.node.facts import settings
+from b200kit.node.facts import settings, storage
 from b200kit.node.facts.dpkg_state import VENDOR
 from b200kit.node.lib import boot_clock
 from b200kit.node.lib.readings import attempt, command, is_digits, text, unmeasured
@@ -53,11 +53,20 @@ def host() -> dict[str, Any]:
         "os": attempt(os_release),
         "kernel": platform.release(),
         "cmdline": attempt(lambda: text("/proc/cmdline")),
+        "root_options": attempt(root_options),
         "grub_cmdline": attempt(settings.grub_cmdline),
         "python": platform.python_version(),
         "arch": platform.machine(),
         "clock_synchronized": attempt(clock_synchronized),
     }
+
+
+def root_options() -> str:
+    """Options of the root file system as it is mounted now."""
+    mounted = storage.mount("/")
+    if mounted is None:
+        raise ValueError("nothing is mounted at /")
+    return mounted["options"]
 
 
 def os_release() -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from b200kit.node.lib import cpulist
 from b200kit.node.placement import cpu_cores
 from b200kit.node.placement.cpu_cores import Cores, LayoutError, items, whole
 
@@ -32,6 +33,10 @@ class Machine:
     cores: Cores
     bare: frozenset[int] = field(default_factory=frozenset)
     """NUMA nodes without memory."""
+    sockets: Mapping[int, int] = field(default_factory=dict)
+    """Physical socket of each NUMA node with CPUs; {} where the kernel's are not to be had."""
+    distances: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    """Of each NUMA node to each, as the firmware has them."""
 
     def node_of(self) -> dict[int, int]:
         """The NUMA node of each GPU, by index."""
@@ -42,7 +47,12 @@ class Machine:
         return {cpu for node in nodes for core in self.cores.get(node, ()) for cpu in core}
 
     def socket(self, node: int) -> int:
-        """The socket of a NUMA node: firmware numbers the nodes of one socket after another's."""
+        """The socket of a NUMA node; one without CPUs is of the nearest node's.
+
+        Where it was not read: firmware numbers the nodes of one socket after another's.
+        """
+        if self.sockets:
+            return self.sockets[node if node in self.sockets else self._nearest(node, self.sockets)]
         having = {number for number, cores in self.cores.items() if cores}
         known = sorted(having | {gpu.numa_node for gpu in self.gpus})
         return 0 if node in known[: (len(known) + 1) // 2] else 1
@@ -55,14 +65,40 @@ class Machine:
         near = [n for n in having if self.socket(n) == self.socket(node)] or having
         if not near:
             raise LayoutError("no NUMA node of the machine has memory")
-        return min(near, key=lambda n: (abs(n - node), n))
+        return self._nearest(node, near)
+
+    def _nearest(self, node: int, among: Iterable[int]) -> int:
+        row = self.distances.get(node, {})
+        return min(among, key=lambda n: (row.get(n, 0), abs(n - node), n))
 
 
 def survey(state: Mapping[str, Any]) -> Machine:
     """The map in an observation; raises LayoutError where it is unknown or contradicts itself."""
     cores = cpu_cores.by_node(state)
     bare = {node["id"] for node in items(state, "numa") if _has_none(node)}
-    return Machine(tuple(_gpus(state, cores)), cores, frozenset(bare))
+    gpus, nodes = tuple(_gpus(state, cores)), items(state, "numa")
+    rows = {node["id"]: node.get("distances") for node in nodes}
+    distances = {
+        number: dict(zip(rows, row, strict=False))
+        for number, row in rows.items()
+        if isinstance(row, list)
+    }
+    return Machine(gpus, cores, frozenset(bare), _sockets(state, cores), distances)
+
+
+def _sockets(state: Mapping[str, Any], cores: Cores) -> dict[int, int]:
+    """The socket of each NUMA node with CPUs; {} where a node has several, as guests are shown."""
+    cpus = state.get("cpus")
+    listed = cpus.get("sockets") if isinstance(cpus, Mapping) else None
+    texts = listed if isinstance(listed, list) else ()
+    sockets = [{*cpulist.parse(text)} for text in texts if isinstance(text, str)]
+    found = {}
+    for node, mine in ((node, {core[0] for core in of}) for node, of in cores.items() if of):
+        of_node = [number for number, those in enumerate(sockets) if those & mine]
+        if len(of_node) != 1:
+            return {}
+        found[node] = of_node[0]
+    return found
 
 
 def _has_none(node: Mapping[str, Any]) -> bool:

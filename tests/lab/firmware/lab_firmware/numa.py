@@ -60,11 +60,17 @@ def lone_cores(scenario: Mapping[str, Any]) -> Tree:
     """Files below /sys/devices/system/cpu that make every CPU of the node a core of its own.
 
     The machine's own siblings may lie in two of the simulated NUMA nodes, which no hardware has.
+    Half of the nodes are of the first socket, the others of the second.
     """
-    cpus = {cpu for node in scenario["numa_nodes"] for cpu in cpulist.parse(node["cpus"])}
+    nodes = [cpulist.parse(node["cpus"]) for node in scenario["numa_nodes"]]
+    half = (len(nodes) + 1) // 2
+    sockets = [[cpu for node in of for cpu in node] for of in (nodes[:half], nodes[half:])]
+    alone, together = ("thread_siblings", "core_cpus"), ("core_siblings", "package_cpus")
     return {
         f"cpu{cpu}/topology/{kind}{form}": text
-        for cpu in sorted(cpus)
-        for kind in ("thread_siblings", "core_cpus")
-        for form, text in (("_list", str(cpu)), ("", cpulist.mask([cpu], cpu + 1)))
+        for socket in sockets
+        for cpu in sorted(socket)
+        for kinds, mine in ((alone, [cpu]), (together, sorted(socket)))
+        for kind in kinds
+        for form, text in (("_list", cpulist.ids(mine)), ("", cpulist.mask(mine, max(mine) + 1)))
     }

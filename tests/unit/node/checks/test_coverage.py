@@ -6,6 +6,7 @@ no observation can show is listed with the reason, so that nothing is left out i
 
 from __future__ import annotations
 
+from b200kit.catalog import load
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.view import StateView
 from tests.subtests import in_subtests
@@ -105,6 +106,15 @@ def test_no_case_names_a_tag_that_nobody_asks_for() -> None:
 def test_all_fifteen_defects_are_accounted_for() -> None:
     assert sorted({*DEFECTS, *DEFECTS_BEYOND_A_STATE}) == list(range(1, 16))
     assert not CATALOGUE.keys() & CATALOGUE_BEYOND_A_STATE.keys()
+
+
+def test_every_setting_has_a_case_in_which_it_is_off() -> None:
+    off = {
+        wanted.subject for case in corpus.cases() if case.fit == "unfit" for wanted in case.findings
+    }
+    settings = load.load().settings.items()
+    judged = {f"setting {name}" for name, setting in settings if not setting.judged_by}
+    assert judged - off == set()
 
 
 @in_subtests("case", lambda: [c for c in corpus.cases() if c.covers], ids=lambda case: case.id)

@@ -30,12 +30,13 @@ def write(directory: Path, **files: str) -> Path:
 
 def test_numa_nodes_without_cpus_or_memory_are_listed(tree: Path) -> None:
     nodes = tree / "devices/system/node"
-    write(nodes / "node10", cpulist="", meminfo="Node 10 MemTotal:  0 kB")
-    write(nodes / "node2", cpulist="0-3", meminfo="Node 2 MemTotal:  64 kB\nNode 2 MemFree: 1 kB")
+    none, some = "Node 10 MemTotal:  0 kB", "Node 2 MemTotal:  64 kB\nNode 2 MemFree: 1 kB"
+    write(nodes / "node10", cpulist="", meminfo=none, distance="17 10")
+    write(nodes / "node2", cpulist="0-3", meminfo=some, distance="10 17")
     (nodes / "power").mkdir()
     assert numa.numa() == [
-        {"id": 2, "cpus": "0-3", "memory_kib": 64},
-        {"id": 10, "cpus": "", "memory_kib": 0},
+        {"id": 2, "cpus": "0-3", "memory_kib": 64, "distances": [10, 17]},
+        {"id": 10, "cpus": "", "memory_kib": 0, "distances": [17, 10]},
     ]
 
 
@@ -56,6 +57,13 @@ def test_threads_of_a_core_are_listed_once(tree: Path) -> None:
     for cpu, core in ((0, "0,2"), (1, "1,3"), (2, "0,2"), (3, "1,3")):
         write(tree / f"devices/system/cpu/cpu{cpu}/topology", thread_siblings_list=core)
     assert numa.siblings() == ["0,2", "1,3"]
+
+
+def test_sockets_are_read_once_each_whatever_their_cpus(tree: Path) -> None:
+    write(tree / "devices/system/cpu", online="0-5")
+    for cpu, socket in ((0, "0,2,4"), (1, "1,3,5")):  # no other file is asked for
+        write(tree / f"devices/system/cpu/cpu{cpu}/topology", core_siblings_list=socket)
+    assert numa.sockets() == ["0,2,4", "1,3,5"]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from b200kit.node.facts import processes, system
+from b200kit.node.facts import processes, storage, system
 
 SHOW = """\
 LoadState=loaded
@@ -121,6 +123,19 @@ def test_processes_of_a_unit_that_does_not_run_are_none() -> None:
 def test_processes_of_a_unit_that_was_not_read_are_unmeasured() -> None:
     units = {"a.service": {"unmeasured": "no bus"}}
     assert processes.processes(units, ["a.service"])[0]["pid"] == {"unmeasured": "no bus"}
+
+
+def test_limits_of_a_process_are_those_that_it_meets() -> None:
+    limits = {"memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
+    own = {name: resource.getrlimit(kind)[0] for name, kind in limits.items()}
+    found = processes.process("a.service", os.getpid())
+    assert found["soft_limits"] == own
+
+
+def test_options_of_the_root_are_those_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {"device": "/dev/md0", "fstype": "ext4", "options": "ro,relatime"}
+    monkeypatch.setattr(storage, "mount", lambda path: shown if path == "/" else None)
+    assert system.host()["root_options"] == "ro,relatime"
 
 
 @pytest.mark.parametrize(

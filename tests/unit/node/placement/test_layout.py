@@ -112,6 +112,28 @@ def test_memory_of_gpus_that_is_numa_nodes_of_its_own_belongs_to_no_socket() -> 
     assert [r.gpus for r in plan(crossed, 2, 2, (1, 2))] == [(0, 2), (1, 3)]
 
 
+def test_sockets_are_the_kernels_whatever_the_numbers_of_the_nodes() -> None:
+    """Firmware may number the nodes of two sockets by turns."""
+    state = node([0, 0, 1, 1, 2, 2, 3, 3], {n: f"{n * 8}-{n * 8 + 7}" for n in range(4)})
+    by_number = [replica.numa_nodes for replica in plan(state, 2, 4, (1, 2))]
+    state["cpus"]["sockets"] = ["0-7,16-23", "8-15,24-31"]
+    by_socket = [replica.numa_nodes for replica in plan(state, 2, 4, (1, 2))]
+    assert (by_number, by_socket) == ([(0, 1), (2, 3)], [(0, 2), (1, 3)])
+    # What a guest is shown, a socket for each CPU, says nothing.
+    state["cpus"]["sockets"] = [str(cpu) for cpu in range(32)]
+    assert [replica.numa_nodes for replica in plan(state, 2, 4, (1, 2))] == by_number
+
+
+def test_memory_of_a_node_without_any_comes_from_the_nearest_by_distance() -> None:
+    state = node([0, 1, 2, 3], {n: f"{n * 8}-{n * 8 + 7}" for n in range(4)})
+    for number, entry in enumerate(state["numa"]):
+        entry["memory_kib"] = 0 if number == 1 else 1 << 20
+    state["cpus"]["sockets"] = ["0-31"]
+    assert plan(state, 4, 1, (1, 2, 3, 4))[1].numa_nodes == (0,)
+    state["numa"][1]["distances"] = [17, 10, 17, 12]
+    assert plan(state, 4, 1, (1, 2, 3, 4))[1].numa_nodes == (3,)
+
+
 def test_memory_of_a_node_without_any_comes_from_its_neighbour() -> None:
     layout = plan(numa_maps.state("memory-less"), 4, 2, (1, 2, 3, 4))
     assert [replica.numa_nodes for replica in layout] == [(0,), (0,), (2,), (3,)]

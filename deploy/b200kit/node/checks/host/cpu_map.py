@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from math import inf
 
 from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
@@ -21,6 +22,7 @@ ONCE = rule("each online CPU in one place", "two replicas would share a CPU, or 
 OWN = rule("the CPUs of its own NUMA node", "local_cpulist and cpulist of sysfs name the same CPUs")
 SHARED = rule("one NUMA node", "devices under one PCIe switch hang on one root port")
 SCHEDULED = rule("no isolated CPU", "the scheduler balances no load there (kernel-parameters.txt)")
+ONE_SOCKET = rule("one socket, itself the nearest", "memory of another socket is slower")
 NOT_APART = "take isolcpus= off the kernel command line and reboot the node"
 UNKNOWN_NODE = -1
 
@@ -60,6 +62,39 @@ def _odd(what: str, groups: list[frozenset[int]], online: frozenset[int]) -> Ite
         if which:
             summary = f"CPUs {cpulist.format(which)} are {where}"
             yield failed(summary, summary, ONCE, Action.NONE)
+
+
+@check("numa.sockets")
+def sockets(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every NUMA node is of one socket, and nearest to itself, then to those of its socket.
+
+    A guest's sockets and distances are what its hypervisor makes up.
+    """
+    del expect
+    nodes = state.items("numa")
+    older = state.is_missing("cpus", "sockets") or any(n.is_missing("distances") for n in nodes)
+    if older or state.known(bool, "cpus", "hypervisor"):
+        yield passed("sockets are not judged: of a guest, or not in this document")
+        return
+    packages = [_cpus(package) for package in state.items("cpus", "sockets")]
+    of = [{n for n, cpus in enumerate(packages) if cpus & _cpus(node.at("cpus"))} for node in nodes]
+    found = [finding for i, node in enumerate(nodes) for finding in _socket(node, i, of)]
+    yield from found or [passed(f"{len(nodes)} NUMA nodes, {len(packages)} sockets", ONE_SOCKET)]
+
+
+def _socket(node: View, own: int, of: list[set[int]]) -> Iterator[Finding]:
+    """Findings of one NUMA node; `of` has the sockets of each, in the order of its distances."""
+    name, row = f"NUMA node {node.number('id')}", node.get(list, "distances")
+    if len(row) != len(of):
+        raise Unread(f"the distances of {name}", f"{len(row)} for {len(of)} nodes")
+    if len(of[own]) > 1:
+        summary = f"{name} has CPUs of {len(of[own])} sockets: its memory is spread over them"
+        yield failed(summary, f"sockets {sorted(of[own])}", ONE_SOCKET, Action.NONE)
+    near = [row[n] for n, home in enumerate(of) if n != own and home and home == of[own]]
+    far = [row[n] for n, home in enumerate(of) if home and not home & of[own]]
+    if row[own] >= min([*near, *far], default=inf) or max(near, default=0) > min(far, default=inf):
+        summary = f"{name} is no nearer to itself, or to its socket, than to another"
+        yield failed(summary, f"distances {row}", ONE_SOCKET, Action.NONE)
 
 
 @check("numa.isolated")

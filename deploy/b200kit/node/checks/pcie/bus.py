@@ -13,6 +13,9 @@ from b200kit.node.state.view import GpuView, StateView, Unread, View
 AT_REST = "2.5 GT/s"
 """The lowest speed, to which links are brought down when nothing is sent; a stuck one has more."""
 
+IDLE = 1
+"""Clock event reason of a GPU on which nothing runs (nvmlClocksEventReasonGpuIdle)."""
+
 
 @dataclass(frozen=True)
 class BusGpu:
@@ -28,8 +31,10 @@ class BusGpu:
 
     @property
     def rests(self) -> bool:
-        """Whether its link is known to have the speed of rest."""
-        return (self.entry.known(str, "current_link_speed") or "").startswith(AT_REST)
+        """Whether its link is known to have the speed of rest, and the GPU not to work."""
+        slow = (self.entry.known(str, "current_link_speed") or "").startswith(AT_REST)
+        reasons = self.known.known(int, "clocks_event_reasons") if self.known else None
+        return slow and (reasons is None or bool(reasons & IDLE))
 
     @property
     def part(self) -> str:

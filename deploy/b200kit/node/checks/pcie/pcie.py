@@ -66,6 +66,26 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each(gpus, check_gpu, passed("no GPU's link is slower than its peers'", desired))
 
 
+@check("pcie.payload")
+def payload(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU's packets may be as large as the largest of its peers'."""
+    del expect
+    gpus = bus_gpus(state)
+    if all(gpu.entry.is_missing("payload_bytes") for gpu in gpus):
+        return iter([passed("payload sizes are not in this document")])
+    best = max(gpu.entry.known(int, "payload_bytes") or 0 for gpu in gpus)
+    desired = rule(f"{best} bytes", "smaller packets cost bandwidth, and of peers one is the odd")
+
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
+        if gpu.entry.is_null("payload_bytes"):
+            return
+        if (size := gpu.entry.number("payload_bytes")) < best:
+            summary = f"{gpu.subject} has PCIe packets of {size} bytes at most, its peers {best}"
+            yield failed(summary, size, desired, Action.NONE, gpu)
+
+    return each(gpus, check_gpu, passed("no GPU's PCIe packets are smaller", desired))
+
+
 @check("pcie.aer")
 def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU had an uncorrectable PCIe error since boot.

@@ -164,9 +164,15 @@ def of_memory(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
 
 
 def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
-    """Bus bandwidth of NCCL over all GPUs, at a middling and at a large message."""
+    """Bus bandwidth of NCCL over all GPUs, at a middling and at a large message.
+
+    The floor of the large one is above what there is without multicast (NVLS), which NCCL does
+    without in silence.
+    """
     names = ("all_reduce_256m_floor", "all_reduce_8g_floor", "all_reduce_8g_usual")
     small, large, usual = (expect.hardware(f"bandwidth.{name}") for name in names)
+    # Not known of every hardware.
+    without = expect.known(int, "hardware", "expect", "bandwidth.all_reduce_without_nvls", "value")
     rows = results[ALL_REDUCE]
     known = [(r.bytes, r.value) for r in rows if r.bytes is not None and r.value is not None]
     if any(len(row.gpus) != len(gpus) for row in rows):
@@ -181,6 +187,8 @@ def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> It
             yield unread(Unread(what, "all_reduce_perf gave no value"))
         elif max(values) < floor.value:
             summary = f"the all-reduce of {text} is slow: {spread([max(values)])}"
+            if floor is large and without and abs(max(values) / without - 1) < 0.03:
+                summary += ", as without multicast (NVLS)"
             yield failed(summary, spread([max(values)]), floor, Action.REBOOT)
         elif floor is large and max(values) < usual.value:
             summary = f"the all-reduce of {text} is below the usual: {spread([max(values)])}"

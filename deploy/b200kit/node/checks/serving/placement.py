@@ -21,6 +21,9 @@ from b200kit.node.state.view import StateView, Unread, View
 
 NOT_ASKED = "no placement of replicas is asked for"
 _MAP = "the layout, made from this node's own NUMA map"
+LIMITS = {"memlock": -1, "nofile": 65535}
+"""The least soft limits, -1 for none: what the unit gives, and what vLLM raises its own to."""
+_LIMITS = rule("memlock unlimited, nofile 65535", "pinned memory; vllm/utils, set_ulimit")
 _NONE_TOLD = "no process of it shows CUDA_VISIBLE_DEVICES in its environment"
 ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
@@ -92,6 +95,35 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
     yield from _each(
         expect, state, check_replica, "every process has its memory where its GPUs are"
     )
+
+
+@check("serving.limits")
+def limits(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every process of a replica that runs may lock all memory and open the files that vLLM wants.
+
+    A limit that did not take hold shows in no setting of the node: units have their own.
+    """
+
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+        def elsewhere(process: View) -> str | None:
+            if process.is_missing("soft_limits"):
+                return None  # an older document
+            found = {name: process.number("soft_limits", name) for name in LIMITS}
+            less = {n: v for n, v in found.items() if v != -1 and not 0 <= LIMITS[n] <= v}
+            return ", ".join(f"{name} {value}" for name, value in less.items()) or None
+
+        outside, unknown = _outside(unit, processes, elsewhere)
+        yield from unknown
+        if outside:
+            summary = f"{unit}: {_some(outside, 'has a soft limit of')}"
+            yield _failed(unit, summary, outside, _LIMITS)
+
+    if not state.is_missing("kernel", "raises_limits") and not state.flag(
+        "kernel", "raises_limits"
+    ):
+        yield passed("no limit can be raised here, as in a container")
+        return
+    yield from _each(expect, state, check_replica, "every process has the limits that it needs")
 
 
 @check("placement.gpus")

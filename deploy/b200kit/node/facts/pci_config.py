@@ -1,6 +1,6 @@
-"""PCIe Access Control Services of a bridge: does it send peer-to-peer traffic to the root?
+"""What the configuration space of a PCI device says: Access Control Services, payload size.
 
-With P2P Request or Completion Redirect on, two GPUs (or a GPU and a NIC) below one switch reach
+With P2P Request or Completion Redirect on in a bridge, two GPUs (or a GPU and a NIC) below it reach
 each other by way of the root port only: slower, or not at all (NCCL's user guide, troubleshooting,
 "PCI Access Control Services").
 """
@@ -11,6 +11,10 @@ import os
 import struct
 from pathlib import Path
 
+STATUS, HAS_LIST, LIST = 0x06, 0x10, 0x34
+"""Offsets of the status register and of the pointer to the first capability, and its bit."""
+EXPRESS_ID, DEVICE_CONTROL = 0x10, 8
+"""The PCI Express capability, and its device control: bits 5-7 are the payload size in use."""
 CONVENTIONAL_BYTES = 256
 """Configuration space without extended capabilities, which start right after it."""
 EXTENDED_BYTES = 4096
@@ -33,6 +37,24 @@ def redirects(config: Path) -> bool | None:
             return None
         (control,) = struct.unpack("<H", read(descriptor, at + CONTROL, 2))
         return bool(control & REDIRECT)
+    finally:
+        os.close(descriptor)
+
+
+def payload(config: Path) -> int | None:
+    """Bytes a packet of a device may carry; null without PCI Express; OSError when not readable."""
+    descriptor = os.open(config, os.O_RDONLY)
+    try:
+        if not read(descriptor, STATUS, 1)[0] & HAS_LIST:
+            return None
+        (at,), seen = read(descriptor, LIST, 1), set[int]()
+        while (at := at & 0xFC) and at not in seen:
+            seen.add(at)
+            name, following = read(descriptor, at, 2)
+            if name == EXPRESS_ID:
+                return 128 << (read(descriptor, at + DEVICE_CONTROL, 1)[0] >> 5 & 7)
+            at = following
+        return None
     finally:
         os.close(descriptor)
 
