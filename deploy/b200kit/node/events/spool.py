@@ -45,7 +45,7 @@ class Spool:
         stamped = event.stamped(count, timestamp.now(), plan.node, boot)
         self._make_room(plan.kept)
         # A number, as the time of day may be stepped, and another boot counted from 0, too.
-        number = int(self.names()[-1].partition("-")[0]) + 1 if self.names() else 0
+        number = max([-1, *(int(n[:12]) for n in self.names() if is_digits(n[:12]))]) + 1
         path = self.directory / f"{number:012d}-{boot.replace('-', '')}-{count:020d}.json"
         durable_files.replace(path, documents.to_bytes(stamped))
 
@@ -95,9 +95,12 @@ class Spool:
 
         The time of day is not asked: it may be stepped. Raises OSError.
         """
-        _, boot, count = name.removesuffix(".json").split("-")
+        # Not every file that lies there is of this form.
+        _, boot, count, *_ = [*name.removesuffix(".json").split("-"), "", ""]
         now = boot_clock.now()
-        return now.seconds - (int(count) / 1e9 if boot == now.boot_id.replace("-", "") else 0.0)
+        return now.seconds - (
+            int(count) / 1e9 if is_digits(count) and boot == now.boot_id.replace("-", "") else 0.0
+        )
 
     def _make_room(self, most: int) -> None:
         waiting = self.names()

@@ -53,6 +53,17 @@ def test_a_step_of_the_time_of_day_changes_neither_age_nor_order(
     assert {here.age_s(name) for name in here.names()} == {90_000.0}
 
 
+def test_a_file_of_another_form_costs_no_event_and_ages_with_the_boot(tmp_path: Path) -> None:
+    here = spool(tmp_path, kept=9)
+    here.put(TOLD)
+    boot = boot_clock.now()
+    for name in ("9.json", f"9-{boot.boot_id.replace('-', '')}-late.json", "9-9-9-9.json"):
+        (here.directory / name).write_text("{}")
+        assert boot.seconds <= here.age_s(name) < boot.seconds + 60
+    here.put(TOLD)
+    assert sum(here.read(name) is not None for name in here.names()) == 2
+
+
 def test_nobody_to_tell_keeps_nothing(tmp_path: Path) -> None:
     Spool(tmp_path / "events", tmp_path / "none.json").put(TOLD)
     assert list(tmp_path.iterdir()) == []
