@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -81,6 +82,7 @@ READER_LEFT = 141
 
 UNWRITABLE = 74
 """Of sysexits.h: the answer could not be written, such as to a full disk."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _Commands(click.Group):
@@ -145,9 +147,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         console.abandon(sys.stdout)
         return READER_LEFT
-    except console.Unwritable as error:
+    except OSError as error:
+        ours = isinstance(error, console.Unwritable)  # else of click's own words, such as a help
+        if not ours and error.errno not in _FULL:
+            raise
+        why = str(error.strerror) if ours else f"its output cannot be written: {error.strerror}"
         console.abandon(sys.stdout)
-        return _refuse(arguments, str(error.strerror), UNWRITABLE)
+        return _refuse(arguments, why, UNWRITABLE)
     return status
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from b200kit.node.client.chat import Endpoint
+from b200kit.node.lib import url
 from b200kit.run import console
 
 KEY = "B200_API_KEY"
@@ -25,16 +27,14 @@ def endpoint(text: str, key_file: str | None, command: str) -> Endpoint:
 
 
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, half an IPv6 address
-        sound = False
-    if not sound:
-        raise click.UsageError(f"{text!r} is no http:// or https:// URL")
-    if parts.username or parts.password or parts.query:
+    if re.match(r"https?://[^/]*@", text) or "?" in text:
         raise click.UsageError(f"a key does not belong into the URL: use --key-file or ${KEY}")
-    return text.rstrip("/").removesuffix("/v1")
+    try:
+        if not re.fullmatch(r"https?://[!-~]+", text) or "#" in text:
+            raise ValueError
+        return url.sound(text).rstrip("/").removesuffix("/v1")
+    except ValueError:
+        raise click.UsageError(f"{text!r} is no http:// or https:// URL") from None
 
 
 def _key(file: str | None) -> str | None:

@@ -19,6 +19,7 @@ from b200kit.cli.command import Command, Refusal
 from b200kit.cli.deploys import PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
+from b200kit.inventory.keys.types import is_url
 from b200kit.run import console, places
 from b200kit.site import files, host_keys, look, plan, proposal
 from b200kit.site.host_keys import Sources, Untrusted
@@ -121,7 +122,7 @@ def _require_sound(hosts: Sequence[str], endpoint: str | None, source: str) -> N
     names = [plan.name_of(host) for host in hosts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise click.UsageError(f"{twice} is named twice")
-    if source != plan.INTERNET and not source.startswith(("http://", "https://")):
+    if source != plan.INTERNET and not is_url(source, "https?://[!-~]+"):
         raise click.UsageError(f'--source is "internet" or the URL of a mirror, not {source}')
     if endpoint is not None:
         try:

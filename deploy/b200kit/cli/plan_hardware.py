@@ -19,7 +19,7 @@ _VISIBLE = 0.996
 
 def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) -> GpuPool:
     """The GPUs to plan for: *asked* of hardware *name*, by default all of what they are."""
-    gpus = state["gpus"]
+    gpus = state.get("gpus")
     if not isinstance(gpus, list):
         raise LayoutError("the node's GPUs were not read")
     known = load.load().hardware

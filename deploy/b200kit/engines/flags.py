@@ -109,7 +109,10 @@ class Version:
         given: dict[str, object] = {name: value}
         with contextlib.suppress(Malformed):
             parts = parse(str(value))
-            given |= {f"{name}.{n}": v for n, v in parts.items()} if isinstance(parts, dict) else {}
+            if isinstance(parts, dict):
+                given |= {f"{name}.{n}": v for n, v in parts.items()}
+            elif any(known.startswith(f"{name}.") for known in self.ranges):
+                return f"must be an object in JSON, not {value!r}"
         wrong = ((n, v) for n, v in given.items() if n in self.ranges and not self.ranges[n].has(v))
         part, found = next(wrong, ("", None))
         within = part.removeprefix(name).lstrip(".")

@@ -20,7 +20,10 @@ _SECRET_NAME = re.compile(
     r"|secret|passw",
     re.IGNORECASE,
 )
-_SECRET_VALUE = re.compile(r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16})")
+# The last: a URL with a user's password, as of a proxy.
+_SECRET_VALUE = re.compile(
+    r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16}|://[^/\s:@]*:[^/\s@]+@)"
+)
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _PYTHON = re.compile(
     r"^#.*?(?:python:\s*|--python-version[= ]|-p |with Python )((?:[0-9]+(?:\.[0-9]+){1,2}[, ]*)+)",

@@ -26,6 +26,8 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
     """Sources that are no address, no network and no name; "any" beside others."""
     networks = dict(firewall.networks)
     for name, members in networks.items():
+        if not members:
+            yield Problem(f"firewall.networks.{name}", "has nobody in it")
         for number, member in enumerate(members):
             if message := _wrong(member, ()):
                 yield Problem(f"firewall.networks.{name}.{number}", message)

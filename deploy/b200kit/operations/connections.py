@@ -7,15 +7,17 @@ which ends well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from os import PathLike
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import click
 from paramiko.ssh_exception import SSHException
+from pyinfra.api import inventory as inventories
 from pyinfra.api.arguments import all_global_arguments
 from pyinfra.api.exceptions import NoGroupError, PyinfraError
 from pyinfra.api.host import Host
@@ -27,17 +29,49 @@ from b200kit.inventory.keys.problem import Problem, did_you_mean, show
 from b200kit.run.places import RESERVED
 
 _SSH = "ssh_"
-_KINDS: dict[str, type] = get_type_hints(ConnectorData)
-_WORDS = {
-    str: "a string", int: "a whole number", float: "a number", bool: "True or False",
-    dict: "a mapping",
-}  # fmt: skip
-_ARGUMENTS = tuple(name for name, _ in all_global_arguments())
 
 
 def is_pyinfras(name: str) -> bool:
     """Whether a key of inventory data is pyinfra's; every other one must be ours."""
     return name.startswith((_SSH, "_"))
+
+
+_WORDS = {
+    str: "a string", int: "a whole number", float: "a number", bool: "True or False",
+    dict: "a mapping",
+}  # fmt: skip
+_lists: list[list[tuple[str, Mapping[str, Any]]]] = []
+_ARGUMENTS = dict(all_global_arguments())
+_KINDS: dict[str, Any] = get_type_hints(ConnectorData) | {
+    name: kind for name, kind in _ARGUMENTS.items() if is_pyinfras(name) and kind in _WORDS
+}
+
+
+def note_lists() -> None:
+    """Keep what each list of nodes says: pyinfra takes the last of what they say, without a word.
+
+    It asks one function of its own for what is in a list, however the inventory made it.
+    """
+    read = inventories.extract_name_data
+
+    def noted(names: list[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        _lists.append([*read(names)])
+        return iter(_lists[-1])
+
+    inventories.extract_name_data = noted
+
+
+def said_twice() -> Iterator[str]:
+    """A line for each node that is in a list twice, or of which two lists say different things."""
+    of: dict[str, dict[str, Any]] = {}
+    for listed in _lists:
+        times = Counter(name for name, _ in listed)
+        yield from (f"{name} is given twice" for name, count in times.items() if count > 1)
+        for name, data in listed:
+            known = of.setdefault(name, {})
+            if other := next((key for key in data if known.get(key, data[key]) != data[key]), None):
+                yield f"{name} has two values of {other}"
+            known.update(data)
 
 
 def problems(state: State, host: Host) -> Iterator[Problem]:

@@ -58,6 +58,7 @@ def attach() -> None:
         return
     state = ctx_state.get()
     _attached.append(state)
+    connections.note_lists()
     recorder.note_interrupts(state)
     # What this run leaves belongs to the site of its inventory, wherever it was started.
     if (inventory := Path(group_data.inventory())).is_file():
@@ -107,8 +108,10 @@ def check_all(state: State) -> None:
             else:
                 faults += [(host, problem) for problem in found]
     of_data, faults = group_data.once(faults)
-    of_text = inventory_text.faults(Path(group_data.inventory()))
-    problems = [*of_text, *of_data, *_lines(faults), *_of_groups(state)]
+    inventory = group_data.inventory()
+    of_lists = (f"{inventory}: {line}" for line in connections.said_twice())
+    of_text = inventory_text.faults(Path(inventory))
+    problems = [*of_lists, *of_text, *of_data, *_lines(faults), *_of_groups(state)]
     if problems:
         RUN.nodes.clear()
         _refuse(problems)

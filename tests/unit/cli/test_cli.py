@@ -121,15 +121,21 @@ def test_a_reader_that_leaves_costs_no_traceback() -> None:
     assert (run.returncode, run.stderr) == (cli.READER_LEFT, b"")
 
 
-def test_an_answer_that_cannot_be_written_is_no_answer() -> None:
-    state = str(states.STATES / "healthy-hgx-b200.json")
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["judge", str(states.STATES / "healthy-hgx-b200.json")],
+            "b200 judge: <stdout> cannot be written: No space left on device",
+        ),
+        (["judge", "--help"], "b200 judge: its output cannot be written: No space left on device"),
+    ],
+    ids=["ours", "click's"],
+)
+def test_an_answer_that_cannot_be_written_is_no_answer(arguments: list[str], line: str) -> None:
     with open("/dev/full", "wb") as full:
         run = subprocess.run(
-            [sys.executable, "-m", "b200kit.cli", "judge", state],
-            stdout=full,
-            stderr=subprocess.PIPE,
+            [sys.executable, "-m", "b200kit.cli", *arguments], stdout=full, stderr=subprocess.PIPE
         )
     assert run.returncode == cli.UNWRITABLE
-    assert run.stderr.splitlines() == [
-        b"b200 judge: <stdout> cannot be written: No space left on device"
-    ]
+    assert run.stderr.decode().splitlines() == [line]

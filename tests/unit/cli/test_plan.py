@@ -145,6 +145,12 @@ def test_gpus_that_are_no_known_hardware_are_refused(
     assert_message(err)
 
 
+def test_document_without_gpus_is_refused_in_one_line(tmp_path: Path, capsys: Capture) -> None:
+    state = {key: value for key, value in numa_maps.state("two").items() if key != "gpus"}
+    status, out, err = run(capsys, *asked(state_file(tmp_path, state)))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+
+
 def test_hardware_that_is_named_must_be_that_of_the_gpus(capsys: Capture) -> None:
     words = asked(recorded("healthy-hgx-h100"))
     assert document(capsys, *words, "--hardware", "hgx-h100")["hardware"] == "hgx-h100"

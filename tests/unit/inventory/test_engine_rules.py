@@ -109,6 +109,7 @@ def test_flag_that_the_engine_takes_is_let_through(case: str) -> None:
         ("VLLM_ALLOW_INSECURE_SERIALIZATION", "1"),
         ("VLLM_API_KEY", "x"),
         ("HF_TOKEN", "x"),
+        ("HTTPS_PROXY", "http://user:word@proxy.example:3128"),
     ],
 )
 def test_variable_is_refused_in_one_line(name: str, value: str) -> None:

@@ -30,6 +30,7 @@ MAAS: dict[str, Any] = {
     [
         {"address": "http://10.0.0.7"},
         {"address": "10.0.0.7"},
+        {"address": "https://10.0.0.7:99999"},
         {"protocol": "ipmi"},
         {"ca_file": "ca.pem", "fingerprint": "0" * 64},
         {"fingerprint": "0" * 63},

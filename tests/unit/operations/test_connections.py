@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.api import inventory as inventories
 
+from b200kit.operations import connections
 from b200kit.operations.connections import problems, unlike, without_nodes
 from b200kit.reprovision import ledger
 from tests.subtests import in_subtests
@@ -50,6 +52,31 @@ def test_inventory_must_be_there_and_have_a_node(
     assert ("did you mean" in line) is ("did you mean" in said)
 
 
+@in_subtests(
+    ("lists", "said"),
+    [
+        ([["n01", "n01"]], ["n01 is given twice"]),
+        # However a list is made: what is read is what pyinfra reads.
+        ([[f"n{number:02}" for number in (1, 2, 2)]], ["n02 is given twice"]),
+        (
+            [[("n01", {"ssh_hostname": "10.0.0.1"})], [("n01", {"ssh_hostname": "10.0.0.2"})]],
+            ["n01 has two values of ssh_hostname"],
+        ),
+        ([[("n01", {"ssh_hostname": "10.0.0.1"}), "n02"], ["n01", ("n02", {"replicas": 2})]], []),
+    ],
+)
+def test_no_node_is_said_twice(
+    lists: list[list[Any]], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = {f"rack{number}": (listed, {}) for number, listed in enumerate(lists)}
+    with monkeypatch.context() as patch:
+        patch.setattr(inventories, "extract_name_data", inventories.extract_name_data)
+        patch.setattr(connections, "_lists", [])
+        connections.note_lists()
+        inventories.Inventory((["n01", "n02"], {}), **groups)
+        assert list(connections.said_twice()) == said
+
+
 @in_subtests(("name", "keys"), [("audit", ["name"]), ("audit2", []), ("n01", [])])
 def test_no_node_has_the_name_of_a_file_of_ours(name: str, keys: list[str]) -> None:
     host: Any = SimpleNamespace(name=name, data=SimpleNamespace(dict=dict))
@@ -75,6 +102,9 @@ def test_no_node_has_the_name_of_a_file_of_ours(name: str, keys: list[str]) -> N
         ("ssh_connect_retry_min_delay", 1, True),
         ("ssh_paramiko_connect_kwargs", ["timeout"], False),
         ("ssh_hostname", None, True),
+        ("_sudo", True, True),
+        ("_sudo", "no", False),
+        ("_timeout", "10", False),
     ],
 )
 def test_keys_of_pyinfra_have_its_types(name: str, value: object, right: bool) -> None:

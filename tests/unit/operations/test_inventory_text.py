@@ -11,14 +11,11 @@ from tests.subtests import in_subtests
 @in_subtests(
     ("text", "said"),
     [
-        ('nodes = ["n01", "n01"]', ["1: 'n01' is given twice"]),
-        (
-            'nodes = [\n ("n01", {"ssh_hostname": "10.0.0.1"}),\n ("n01", {}),\n]',
-            ["3: 'n01' is given twice"],
-        ),
         ('nodes = [("n01", {"ssh_port": 22, "ssh_port": 23})]', ["1: 'ssh_port' is given twice"]),
         ("smoke_always: true", ['1: "smoke_always: true" sets nothing; write smoke_always = ...']),
-        ('nodes = ["n01", "n02"]\nrack = ["n01"]\nsmoke_always: bool = True', []),
+        ("if True:\n    replicas: 4", ['2: "replicas: 4" sets nothing; write replicas = ...']),
+        ("replicas == 4", ['1: "replicas == 4" sets nothing; write replicas = ...']),
+        ("smoke_always: bool = True", []),
         ('def named(rack: int) -> list[str]:\n    return ["n01", "n01"]', []),
         ("class Rack:\n    number: int\n", []),
         ("nodes = [", []),

@@ -98,6 +98,7 @@ def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys
         ["n01", "root@n01"],
         ["n01", "--model", "../m"],
         ["n01", "--source", "mirror.example"],
+        ["n01", "--source", "http://mirror..example:8080"],
         ["n01", "--endpoint", "everywhere"],
     ):
         assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 64

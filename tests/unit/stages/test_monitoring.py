@@ -70,6 +70,7 @@ def test_the_firewall_opens_the_ports_to_the_same_sources(tmp_path: Path) -> Non
         ({"monitoring": {"from": []}}, "monitoring.from"),
         ({"monitoring": {"from": ["0.0.0.0/0"]}}, "monitoring.from"),
         ({"monitoring": {"from": ["128.0.0.0/1", "::1", "0.0.0.0/1"]}}, "monitoring.from"),
+        ({"monitoring": {"from": ["2000::/3"]}}, "monitoring.from"),
         ({"monitoring": {"from": ["::ffff:0:0/96"]}}, "monitoring.from"),
         ({"monitoring": {}}, "monitoring.from"),
         ({"monitoring": ASKED | {"port": 8000}}, "monitoring.port"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
@@ -19,6 +19,7 @@ from b200kit.inventory.keys.types import (
     Unique,
     matching,
     one_of,
+    url,
 )
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
@@ -87,7 +88,9 @@ class Bmc(Keys):
     """The node's management controller, which switches its power."""
 
     address: Annotated[
-        str, matching(rf"{HTTPS[0]}|[A-Za-z0-9.:_-]+", f"{HTTPS[1]}, or a host name")
+        str,
+        matching(rf"{HTTPS[0]}|[A-Za-z0-9.:_-]+", f"{HTTPS[1]}, or a host name"),
+        AfterValidator(url),
     ]
     """URL of its Redfish service, or host name for IPMI"""
     user: Text

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from b200kit.node.lib import timestamp
-from b200kit.node.lib.readings import is_digits
+from b200kit.node.lib.url import sound
 
 T = TypeVar("T")
 
@@ -73,12 +73,16 @@ def _network(text: str) -> str:
 
 
 def is_everybody(networks: Iterable[str]) -> bool:
-    """Whether networks together have every address of IPv4 or of IPv6."""
+    """Whether networks together have an eighth of the addresses of IPv4 or of IPv6.
+
+    2000::/3 is all that is public of IPv6, and no site has so much; 10.0.0.0/8 is a 256th.
+    """
     found = [_of_version(ipaddress.ip_network(network)) for network in networks]
     fours = [network for network in found if isinstance(network, ipaddress.IPv4Network)]
     sixes = [network for network in found if isinstance(network, ipaddress.IPv6Network)]
-    return any(n.prefixlen == 0 for n in ipaddress.collapse_addresses(fours)) or any(
-        n.prefixlen == 0 for n in ipaddress.collapse_addresses(sixes)
+    return any(
+        sum(2.0**-network.prefixlen for network in ipaddress.collapse_addresses(of)) >= 1 / 8
+        for of in (fours, sixes)
     )
 
 
@@ -93,12 +97,8 @@ def _of_version(
 
 
 def url(text: str) -> str:
-    """A URL whose port, where it has one, is one."""
-    place = re.split(r"[/?#]", text.partition("://")[2])[0]
-    _, colon, port = place[place.rfind("]") + 1 :].partition(":")
-    if colon and not (is_digits(port) and 1 <= int(port) <= 65535):
-        raise ValueError
-    return text
+    """A URL with a host and, where it has a port, one; a name of a host alone, or a file's URL."""
+    return sound(text) if text.startswith("http") and "://" in text else text
 
 
 def is_url(text: str, pattern: str) -> bool:
@@ -187,14 +187,15 @@ class _OrNone:
 
 # No user and password: a URL lies readable in units, apt's sources and argument lists.
 _HTTP = r"https?://[^\s/?#@]+"
-_URL = rf"{_HTTP}([/?#]\S*)?|file://[^\s@]+"
+_URL = rf"{_HTTP}(/[^\s?#]*)?|file://[^\s@]+"
 _URL_EXPECTED = "an http(s):// or file:// URL without a user in it"
 
 HTTPS = (r"https://[^\s/?#@]+([/?#][!-~]*)?", "an https:// URL without a user in it")
 """Where a key or a password travels, or the URL itself is one."""
 
-Text = Annotated[str, matching(r"[^\n]*\S[^\n]*", "a non-empty string")]
-TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty string')]
+_TEXT = r"[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*"
+Text = Annotated[str, matching(_TEXT, "a non-empty string")]
+TextOrEmpty = Annotated[str, matching(f"{_TEXT}|", '"" or a non-empty string')]
 BaseUrl = Annotated[
     str,
     matching(_HTTP + r"(/[^\s?#]*)?", "an http(s):// URL without a user in it"),

@@ -100,7 +100,11 @@ def parse(raw: bytes | str, most: int = MOST_BYTES) -> Any:
     except Malformed:
         raise
     except ValueError as error:
-        raise Malformed(f"not JSON: {error}") from None
+        # Not more of it: what is in a document may be a secret.
+        first = raw.strip()[:1]
+        begins = repr(first if isinstance(first, str) else first.decode("latin-1"))
+        like = "" if first in ("{", "[", b"{", b"[") else f"; it begins with {begins}"
+        raise Malformed(f"not JSON: {error}{like if first else '; it is empty'}") from None
     # A chunk of a stream of tokens has fewer brackets.
     if text.count("[") + text.count("{") > MOST_DEPTH and _is_deeper(value, MOST_DEPTH):
         raise Malformed("nested too deeply")

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.readings import short
 
 NAME, SIGNATURE = "index.json", "index.json.asc"
 OWN = (NAME, SIGNATURE)
@@ -64,7 +65,7 @@ def parse(raw: bytes) -> Index:
     try:
         document = documents.parse(raw, documents.LARGE)
         if document["schema"] != SCHEMA:
-            raise IndexRefused(f"{NAME} is of schema {document['schema']}, not {SCHEMA}")
+            raise IndexRefused(f"{NAME} is of schema {short(document['schema'])}, not {SCHEMA}")
         files = {path: Bytes(of["size"], of["sha256"]) for path, of in document["files"].items()}
         made, expires = (timestamp.parse(document[name]) for name in ("made", "expires"))
         described = dict(document["for"])

@@ -26,6 +26,13 @@ CONFIG, INDEX = "config.json", "model.safetensors.index.json"
 _TENSORS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _PICKLE = "{0} is a pickle, which runs code when it is loaded: --without {0}, or --allow-pickle {0}"
+# Protocols 2 to 5; 0 and 1, which begin with a name to import, a list or a dict; a zip of torch's,
+# an array of numpy's, and what joblib packs.
+_BEGINNING = re.compile(
+    rb"\x80[\x02-\x05]|\(?c[A-Za-z_][A-Za-z0-9_.]*\n[A-Za-z_][A-Za-z0-9_.]*\n(?:[()\]}]|p[0-9]+\n|q[\x00-\x1f])"
+    rb"|\([ld]p[0-9]+\n|[\]}]q[\x00-\x1f]|PK\x03\x04|\x93NUMPY"
+    rb"|\x1f\x8b|BZh[1-9]|\xfd7zXZ|x[\x01\x9c\xda]"
+)
 _READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
 # For people, and for git and download tools; no engine reads them.
 LEFT_OUT = (".*", "*/.*", "*.md", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.svg", "*.pdf")
@@ -85,15 +92,14 @@ def of_name(path: str, pickles: Collection[str]) -> Iterator[str]:
 
 
 def _is_pickle(path: str, read: Read, pickles: Collection[str]) -> bool:
-    """Whether a file of another name begins as Python's pickles do, or as torch's archives of one.
+    """Whether a file of another name begins as Python's pickles do, or as what is made of them.
 
-    Protocols 2 to 5 begin with the byte 0x80 and their number; a safetensors file of such a length
-    would be one of petabytes. What is parsed as something else is never loaded as one.
+    A safetensors file that began so would have a header of petabytes. What is parsed as something
+    else is never loaded as a pickle.
     """
     if path in pickles or path.endswith((*_PICKLES, _TENSORS, ".json", ".jinja", ".py")):
         return False
-    first = read(path, 4)
-    return first.startswith(b"PK\3\4") or (first[:1] == b"\x80" and first[1:2] in b"\2\3\4\5")
+    return _BEGINNING.match(read(path, 256)) is not None
 
 
 def _code(sizes: Mapping[str, int], config: Mapping[str, Any]) -> Iterator[str]:

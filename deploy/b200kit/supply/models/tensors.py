@@ -64,7 +64,7 @@ def tensors(header: bytes, size: int) -> dict[str, Tensor]:
     at = 0
     for name, (begin, end) in sorted(spans.items(), key=lambda item: item[1]):
         if begin != at:
-            raise HeaderError(f"{name} begins at byte {begin} of the data, and {at} is next")
+            raise HeaderError(f"{short(name)} begins at byte {begin} of the data, and {at} is next")
         at = end
     if LENGTH + len(header) + at != size:
         expected = LENGTH + len(header) + at

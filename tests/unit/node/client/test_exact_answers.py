@@ -182,7 +182,7 @@ FAILED = {
     "no DONE": (at_once(*GOOD[:-1]), "the stream was cut off before [DONE]"),
     "not JSON": (
         at_once(ROLE, event("oops"), DONE),
-        "the event 'oops': not JSON: Expecting value: line 1 column 1 (char 0)",
+        "the event 'oops': not JSON: Expecting value: line 1 column 1 (char 0); it begins with 'o'",
     ),
 }  # fmt: skip
 

@@ -90,6 +90,21 @@ def test_source_of_a_document_is_named(raw: str, source: object) -> None:
         documents.decode(documents.Object, raw, source=source)
 
 
+@in_subtests(
+    ("raw", "like"),
+    [
+        (b"<!DOCTYPE html>", "it begins with '<'"),
+        ("\ufeff{}", r"it begins with '\\ufeff'"),
+        (b"\xff\xfe{", "it begins with '\xff'"),
+        (b" \n", "it is empty"),
+        ('{"key": word}', r"char 8\)"),
+    ],
+)
+def test_what_is_no_json_says_how_it_begins_and_no_more(raw: bytes | str, like: str) -> None:
+    with pytest.raises(Malformed, match=f"{like}$"):
+        documents.parse(raw)
+
+
 @in_subtests(("depth", "refused"), [(64, False), (65, True), (500, True)])
 def test_depth_has_the_same_limit_whoever_calls(depth: int, refused: bool) -> None:
     text = "[" * depth + "]" * depth

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -224,6 +226,12 @@ TAMPERED: dict[str, Callable[[Path], object]] = {
     "a pickle": lambda folder: (folder / "optimizer.pt").touch(),
     "a pickle of another name": lambda folder: (folder / "tokenizer.model").write_bytes(
         b"\x80\x04\x95"
+    ),
+    "a pickle of protocol 0": lambda folder: (folder / "vocab.txt").write_bytes(
+        pickle.dumps(os.system, 0)
+    ),
+    "a pickle that joblib packed": lambda folder: (folder / "data").write_bytes(
+        gzip.compress(pickle.dumps({}))
     ),
     "a pickle without an ending": lambda folder: (folder / "data").write_bytes(b"\x80\x02}q"),
     "an archive of torch": lambda folder: (folder / "weights.txt").write_bytes(b"PK\3\4rest"),

@@ -1,0 +1,27 @@
+"""Whether a text is a URL that can be asked: its host and its port, where it has one. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from b200kit.node.lib.readings import is_digits
+
+# Labels of RFC 1123 with the underscore that some sites have; of IPv4 addresses, too.
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?"
+)
+
+
+def sound(text: str) -> str:
+    """The URL; ValueError where its host or its port is none."""
+    place = re.split(r"[/?#]", text.partition("://")[2])[0]
+    host, bracket, after = place.rpartition("]")
+    name, colon, port = after.partition(":")
+    if bracket:
+        ipaddress.IPv6Address(host.removeprefix("["))
+    if bool(bracket) is bool(name) or not (bracket or _HOST.fullmatch(name)):
+        raise ValueError
+    if colon and not (is_digits(port) and 1 <= int(port) <= 65535):
+        raise ValueError
+    return text
