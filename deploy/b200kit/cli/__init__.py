@@ -13,7 +13,7 @@ from importlib import import_module
 import click
 
 from b200kit import __version__
-from b200kit.cli.command import INTERRUPTED, USAGE, Refusal
+from b200kit.cli.command import INTERRUPTED, USAGE, Refusal, words
 from b200kit.run import console
 from b200kit.run.places import NoSite
 
@@ -173,6 +173,10 @@ def _run(arguments: Sequence[str]) -> int:
         return _refuse(arguments, str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _refuse(arguments, "interrupted", INTERRUPTED)
+    except (BrokenPipeError, console.Unwritable):
+        raise
+    except OSError as error:
+        return _refuse(arguments, words(error), USAGE)
     return status or 0
 
 

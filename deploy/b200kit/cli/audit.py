@@ -107,7 +107,7 @@ def _copies(reports: Path | None, run: str, names: list[str]) -> Copies:
     except (OSError, ValueError) as error:
         if run == "latest":
             return Copies()
-        raise Refusal(str(error), UNREADABLE) from None
+        raise Refusal(error, UNREADABLE) from None
     found = {}
     for name, host in hosts.items():
         file = read(host, "file")
@@ -141,4 +141,4 @@ def _content(folder: Path) -> bytes:
     except OSError as error:
         removed = folder.is_dir() and ledger.nodes(folder)
         code = DAMAGED if removed else UNREADABLE
-        raise Refusal(f"{path}: {error.strerror}", code) from None
+        raise Refusal(error, code) from None

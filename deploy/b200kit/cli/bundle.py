@@ -50,7 +50,7 @@ def command(
         found = archive.sanitise(state, expected, [node])
         archive.write(output, found)
     except (OSError, ValueError) as error:
-        raise Refusal(str(error), NOTHING) from None
+        raise Refusal(error, NOTHING) from None
     console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")
 
 

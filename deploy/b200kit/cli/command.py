@@ -26,9 +26,16 @@ class Command(click.Command):
             formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
 
 
+def words(error: Exception) -> str:
+    """An error in words: of the system's, the file and the reason instead of number and quotes."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 class Refusal(Exception):
     """A request that was understood and cannot be done, in one line, with its exit code."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+    def __init__(self, why: str | Exception, exit_code: int) -> None:
+        super().__init__(why if isinstance(why, str) else words(why))
         self.exit_code = exit_code

@@ -44,7 +44,8 @@ def _key(file: str | None) -> str | None:
     try:
         key = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"--key-file {file} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise click.UsageError(f"--key-file {file} cannot be read: {why}") from None
     if not key or not key.isprintable():
         raise click.UsageError(f"--key-file {file} holds no key: one line is expected")
     return key

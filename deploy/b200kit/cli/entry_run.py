@@ -91,7 +91,7 @@ class EntryRun:
                 continue  # preflight says what is meant
             except (OSError, SyntaxError, ValueError) as error:
                 line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                why = error.msg if isinstance(error, SyntaxError) else str(error)
+                why = getattr(error, "msg", "") or getattr(error, "strerror", "") or error
                 raise Refusal(f"{file}{line}: {why}. Nothing was changed.", NO_RUN) from None
 
     def _why(self, chatter: IO[bytes]) -> str:

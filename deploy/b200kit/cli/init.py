@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from b200kit.catalog import load, model_name, shipped
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, Refusal, words
 from b200kit.cli.deploys import PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
@@ -207,7 +207,9 @@ def _fingerprint(key: Path) -> str:
     except FileNotFoundError:
         make = f"b200 mirror key --to {key.parent}"
         raise Refusal(f"{key} is not there: {make}", REFUSED) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Refusal(error, REFUSED) from None
+    except ValueError as error:
         raise Refusal(f"{key}: {error}", REFUSED) from None
     return found
 
@@ -232,13 +234,15 @@ def _look(typed: str, ways: _Ways, folder: Path) -> SeenNode | str:
         keys, why = host_keys.trusted(plan.name_of(typed), way, sources)
         return look.seen(way, keys, why, ways.ssh_config, ways.work, ways.password)
     except (NotUsable, Untrusted, ValueError, OSError) as error:
-        return str(error)
+        return words(error)
 
 
 def _there(folder: Path, names: Sequence[str]) -> dict[str, str]:
     try:
         return proposal.there(folder, dict.fromkeys(names, ""))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Refusal(error, REFUSED) from None
+    except ValueError as error:
         raise Refusal(f"{folder}: {error}", REFUSED) from None
 
 

@@ -9,7 +9,7 @@ import click
 
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
-from b200kit.cli.command import Command
+from b200kit.cli.command import Command, words
 from b200kit.node.checks.judge import judge_vetted, schema_of
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
@@ -69,7 +69,7 @@ def command(
         shown, observed, own = _example(named, name) if named else _file(str(state), name)
         expected = read_json(expect) if expect else own
     except (OSError, ValueError, examples.NoExample) as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(words(error)) from None
     if isinstance(expected, dict):
         expected = {"today": timestamp.today(), **expected}
     observed = plausible(observed)

@@ -63,7 +63,7 @@ def verify(
         signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()
         proof = _verified(content, signed, node, name, known_hosts.expanduser(), records)
     except OSError as error:
-        raise Refusal(f"{file}: {error}", UNREADABLE) from None
+        raise Refusal(error, UNREADABLE) from None
     except ValueError as error:
         raise Refusal(f"{file}: {error}", REFUSED) from None
     console.out(_summary(proof))
@@ -109,7 +109,7 @@ def signers(nodes: Sequence[str], known_hosts: Path) -> None:
             found = signed_proof.pinned(known_hosts.expanduser(), node, name or None)
             console.out(found.rstrip("\n"))
     except (OSError, ValueError) as error:
-        raise Refusal(str(error), UNREADABLE) from None
+        raise Refusal(error, UNREADABLE) from None
 
 
 @command.command(
@@ -130,5 +130,5 @@ def sanitise(file: Path, output: Path) -> None:
         with output.open("x", encoding="utf-8") as stream:
             stream.write(dumps(found.state))
     except (OSError, ValueError) as error:
-        raise Refusal(str(error), UNREADABLE) from None
+        raise Refusal(error, UNREADABLE) from None
     console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")

@@ -181,4 +181,4 @@ def _refusals() -> Iterator[None]:
     except KeyboardInterrupt:
         raise Refusal("interrupted; nothing was recorded", INTERRUPTED) from None
     except (InventoryRefused, OSError, HttpError, ValueError) as error:
-        raise Refusal(str(error), UNDECIDED) from None
+        raise Refusal(error, UNDECIDED) from None

@@ -24,4 +24,4 @@ def refusals(exit_code: int) -> Iterator[None]:
     try:
         yield
     except (OSError, RecordError) as error:
-        raise Refusal(str(error), exit_code) from None
+        raise Refusal(error, exit_code) from None

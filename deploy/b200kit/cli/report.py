@@ -42,7 +42,7 @@ def command(run: str, reports: Path | None, nodes: tuple[str, ...], target: Path
         if target:
             target.write_text(render(record), encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise Refusal(str(error), NO_RUN) from None
+        raise Refusal(error, NO_RUN) from None
     page = target or folder / "report.html"
     found = lines(
         record, width=console.width(), colour=console.coloured(), report=str(page),

@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from b200kit.cli import smoke_text
-from b200kit.cli.command import INTERRUPTED, Command, Refusal
+from b200kit.cli.command import INTERRUPTED, Command, Refusal, words
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.node.client import client_health, engine_metrics, goodput
@@ -383,4 +383,4 @@ def reference_in(file: str | None) -> Reference | None:
     try:
         return documents.load(Reference, Path(file)) if file else None
     except (OSError, ValueError) as error:
-        raise ValueError(f"--reference {error}") from None
+        raise ValueError(f"--reference {words(error)}") from None

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 PAGE = ROOT / "docs/first-node.md"
 NODES = {"n01": "b200-1", "n02": "b200-2"}
-MIRROR = "10.0.0.1:8081"
+MIRROR = "10.0.0.1"
 # What differs for a simulated node: the engine, patience with a busy machine, and its clock.
 LAB = (
     "engine", "numa_policy", "reboot_deadline_s", "fabric_deadline_s", "warm_deadline_s",
@@ -78,7 +78,7 @@ class Newcomer:
 
     def _own(self, line: str) -> str:
         words = {"ORG/NAME@COMMIT": f"{REPOSITORY}@{COMMIT}", "MODEL": MODEL_NAME}
-        words |= {"DISK": str(self.home / "disk"), MIRROR: f"{BRIDGE_ADDRESS}:8081"}
+        words |= {"DISK": str(self.home / "disk"), MIRROR: BRIDGE_ADDRESS}
         words |= {"KERNEL": os.uname().release}
         for word, own in words.items():
             line = line.replace(word, own)

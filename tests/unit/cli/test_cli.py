@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from b200kit import __version__, cli
+from b200kit.catalog import load
 from b200kit.cli.command import USAGE
 from tests.unit import states
 
@@ -84,6 +88,50 @@ def test_an_empty_text_is_no_default(arguments: list[str], capsys: Capture) -> N
 def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> None:
     assert cli.main(["record", "compare", "n01", word]) == USAGE
     assert "0 to 9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["proof", "verify", "FILE"], 2),
+        (["proof", "sanitise", "FILE"], 2),
+        (["audit", "show", "--transactions", "FILE"], 2),
+        (["bundle", "n01", "--state", "FILE"], 2),
+        (["judge", "FILE"], USAGE),
+        (["smoke", "http://127.0.0.1:1", "--model", "m", "--reference", "FILE"], USAGE),
+        (["smoke", "http://127.0.0.1:1", "--model", "m", "--key-file", "FILE"], USAGE),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_with_the_reason_in_words(
+    arguments: list[str], code: int, tmp_path: Path, capsys: Capture
+) -> None:
+    file = str(tmp_path / "gone")
+    assert cli.main([file if word == "FILE" else word for word in arguments]) == code
+    said = capsys.readouterr().err
+    assert file in said
+    assert "No such file or directory" in said
+    assert "Errno" not in said
+    assert said.count("\n") == 1
+
+
+def test_what_no_command_foresees_is_a_line_with_path_and_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/data")
+
+    monkeypatch.setattr(load, "load", fail)
+    assert cli.main(["models"]) == USAGE
+    assert capsys.readouterr().err == "b200 models: /data: Permission denied\n"
+
+
+def test_mirror_says_who_has_its_port(tmp_path: Path, capsys: Capture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert cli.main(["mirror", "serve", str(tmp_path), "--port", port]) == 1
+    assert f"127.0.0.1:{port}" in (said := capsys.readouterr().err)
+    assert f"ss -ltnp 'sport = :{port}'" in said
+    assert "Errno" not in said
 
 
 @pytest.mark.parametrize("group", ["audit", "record", "transaction"])

@@ -26,9 +26,9 @@ def command(inventory: Path, folder: Path) -> int:
     wanted = {folder / name: text for name, text in files.files(members(inventory)).items()}
     try:
         for path, text in wanted.items():
-            if not (path.is_file() and path.read_text(encoding="utf-8") == text):
+            if not (path.is_file() and path.read_bytes() == text.encode()):
                 durable_files.replace(path, text)
                 console.out(str(path))
-    except (OSError, ValueError) as error:
-        raise Refusal(f"{folder}: {error}", REFUSED) from None
+    except OSError as error:
+        raise Refusal(error, REFUSED) from None
     return DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, Refusal, words
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
@@ -36,6 +37,11 @@ _REFUSALS = (
     AptRefused, BuildRefused, DeltaRefused, HubError, ImageRefused, IndexRefused, PublishError,
     PublishFailed, SignatureRefused, WheelsRefused, OSError,
 )  # fmt: skip
+_ADVICE = {
+    errno.EACCES: ": a port below 1024 takes root; take another --port",
+    errno.EADDRINUSE: ": ss -ltnp 'sport = :{port}' names who has it; take another --port",
+    errno.EADDRNOTAVAIL: ": --bind takes an address of this machine",
+}
 _DAYS = 180
 _MOST_NAMES = 6
 _GIGABIT = 1e9
@@ -205,12 +211,18 @@ def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
     exit_codes={DONE: "ended", REFUSED: "the address cannot be had"},
 )
 @click.argument("root", type=_Folder)
-@click.option("--bind", default="0.0.0.0", show_default=True, help="Address.")  # noqa: S104
+@click.option(
+    "--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="An address of this machine that nodes reach; by default nobody else does.",
+)  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=8081, show_default=True)
 def try_it(root: Path, bind: str, port: int) -> int:
     """Serve a mirror over HTTP, to try it. In production take a web server of yours."""
-    with _refusals():
+    try:
         serve.serve(root, bind, port)
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "")
+        raise Refusal(f"{bind}:{port}: {words(error)}{advice.format(port=port)}", REFUSED) from None
     return DONE
 
 
@@ -220,9 +232,9 @@ def _refusals() -> Iterator[None]:
         yield
     except InventoryRefused as error:
         console.err(*error.lines[1:])
-        raise Refusal(str(error), REFUSED) from None
+        raise Refusal(error, REFUSED) from None
     except _REFUSALS as error:
-        raise Refusal(str(error), REFUSED) from None
+        raise Refusal(error, REFUSED) from None
 
 
 def _needs(inventory: Path, kernels: tuple[str, ...], *, build: bool) -> Needs:

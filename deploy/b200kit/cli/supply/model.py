@@ -134,7 +134,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (HubError, PublishError, ManifestError, ValueError, OSError) as error:
-        raise Refusal(str(error), REFUSED) from None
+        raise Refusal(error, REFUSED) from None
 
 
 def _name(what: str, given: str | None) -> str:
