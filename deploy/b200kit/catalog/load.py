@@ -111,4 +111,5 @@ def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]
         dimensions=replace(model_config.parse(stated), weights=document["weights"], parts=parts),
         weights_bytes=document.get("weights_bytes"),
         original=document.get("original", False),
+        gated=document.get("gated", False),
     )

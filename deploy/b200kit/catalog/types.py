@@ -19,7 +19,8 @@ class Model:
 
     *dimensions* are None where nothing is known of its size; *weights_bytes* are its safetensors'
     when stated; *family* names the model that several checkpoints are of; *original* is what the
-    maker published first, in however few bits.
+    maker published first, in however few bits. The Hub gives a *gated* one only to accounts that
+    accepted its terms.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Model:
     dimensions: Dimensions | None = None
     weights_bytes: int | None = None
     original: bool = False
+    gated: bool = False
 
 
 @dataclass(frozen=True)

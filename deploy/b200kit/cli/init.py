@@ -26,7 +26,7 @@ from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
-from b200kit.supply.models import manifest
+from b200kit.supply.models import hub, manifest
 from b200kit.supply.vendor_keys import KeyRefused, bring
 
 WRITTEN, DIFFERS, REFUSED = 0, 1, 3
@@ -109,12 +109,14 @@ def command(
     with TemporaryDirectory() as work:
         ways = _Ways(trusted, ssh_config, sudo_password() if asks else None, Path(work))
         nodes = _seen(hosts, ways, folder)
+    of = manifest.repository(word, load.load().models.get(name))
     if fetch and source == plan.INTERNET:
-        _bring(nodes, word, name, folder / places.INVENTORIES)
+        _bring(nodes, of, name, folder / places.INVENTORIES)
     asked = _asked(folder, name, goal, endpoint, source)
+    asked = replace(asked, gated=source == plan.INTERNET and _gated(of, name, folder, fetch))
     present = _there(folder, [files.HOSTS]).get(files.HOSTS, "")
     text = files.written(nodes, asked, load.load().models.get(asked.model), choices, present)
-    return _propose(folder, text, nodes, asked, write)
+    return _propose(folder, text, nodes, asked, of, write)
 
 
 def _require_sound(hosts: Sequence[str], endpoint: str | None, source: str) -> None:
@@ -161,7 +163,15 @@ def _pinned(folder: Path, model: str) -> list[Path]:
     return sorted((folder / places.INVENTORIES).glob(f"models/{model}-????????????.json"))
 
 
-def _bring(nodes: Sequence[SeenNode], word: str, name: str, inventories: Path) -> None:
+def _gated(of: str, name: str, folder: Path, ask: bool) -> bool:
+    """As the catalogue says, or the Hub of others; a token that is there stays in use."""
+    model = load.load().models.get(name)
+    if (folder / places.INVENTORIES / plan.HF_TOKEN).exists() or (model and model.gated):
+        return True
+    return ask and model is None and "ORG/" not in of and hub.is_gated(of)
+
+
+def _bring(nodes: Sequence[SeenNode], of: str, name: str, inventories: Path) -> None:
     """Fetch keys and manifest; what cannot be fetched is named, and listed under "Next"."""
     known = load.load()
     for system in sorted({node.system for node in nodes}):
@@ -173,7 +183,6 @@ def _bring(nodes: Sequence[SeenNode], word: str, name: str, inventories: Path) -
                 console.err(f"not fetched: {error}")
     if not _pinned(inventories.parent, name):
         try:
-            of = manifest.repository(word, known.models.get(name))
             console.out(f"{pin(of, name, inventories / 'models')} written")
         except (Refusal, ValueError) as error:
             console.err(f"the model's manifest is not fetched: {error}")
@@ -251,6 +260,7 @@ def _propose(
     text: Mapping[str, str],
     nodes: Sequence[SeenNode],
     asked: SiteRequest,
+    of: str,
     write: bool,
 ) -> int:
     now = _there(folder, list(text))
@@ -266,11 +276,11 @@ def _propose(
     console.out(*(f"{folder / name} written" for name in changed))
     if made := files.make_key(folder):
         console.out(f"{made} written: what clients must present; only you can read it")
-    console.err("", "Next:", *(f"    {line}" for line in _next(folder, nodes, asked)))
+    console.err("", "Next:", *(f"    {line}" for line in _next(folder, nodes, asked, of)))
     return WRITTEN
 
 
-def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest) -> list[str]:
+def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest, of: str) -> list[str]:
     """The commands that lead on from here."""
     inventories = folder / "inventories"
     kernels = " ".join(f"--kernel {kernel}" for kernel in sorted({n.kernel for n in nodes}))
@@ -280,6 +290,11 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest) -> list[s
         for system in sorted({node.system for node in nodes})
         if not all((keys / f"{preset.name}.asc").exists() for preset in known.repositories[system])
     ]
+    if asked.gated:
+        token = inventories / plan.HF_TOKEN
+        account = f"# a token of an account that accepted {hub.terms(of.partition('@')[0])}"
+        steps += [] if token.exists() else [f"(umask 077; cat > {token})   {account}"]
+        steps += [] if asked.revision else [f"export HF_TOKEN=$(cat {token})"]
     if asked.revision is None:
         model = known.models.get(asked.model)
         steps.append(manifest.pin_command(asked.model, model, inventories / "models"))

@@ -25,7 +25,10 @@ def command(word: str) -> int:
         near = " or ".join(model_name.near(word, models))
         raise Refusal(f'no model has "{word}"{f"; did you mean {near}?" if near else ""}', NONE)
     page = Lines(console.width(), console.coloured())
-    rows = [(m.name, _size(m.weights_bytes), m.source) for m in found]
+    rows = [
+        (m.name, _size(m.weights_bytes), f"{m.source}{' (gated)' if m.gated else ''}")
+        for m in found
+    ]
     page.table([("model", "weights", "Hub"), *rows], left=0, right=frozenset({1}))
     console.out(*page.found, colour=True)
     return SHOWN

@@ -18,7 +18,7 @@ NODES, DATA = "inventories/prod.py", "inventories/group_data/prod.py"
 CONNECTION, HOSTS = "inventories/group_data/all.py", "inventories/known_hosts"
 _WIDTH = 90
 # Files of the site that are named by where they are.
-_BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE, plan.API_KEY)
+_BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE, plan.API_KEY, plan.HF_TOKEN)
 
 
 def written(

@@ -15,7 +15,7 @@ from b200kit.supply.models.manifest import pin_command
 
 INTERNET = "internet"
 MIRROR_KEY, CERTIFICATE = "keys/mirror.asc", "keys/endpoint.pem"
-API_KEY = "keys/api_key"
+API_KEY, HF_TOKEN = "keys/api_key", "keys/hf_token"
 """Files beside the inventory."""
 
 
@@ -39,6 +39,8 @@ class SiteRequest:
     fingerprint: str | None = None
     # SHA-256 of the manifest that lies beside the inventory.
     revision: str | None = None
+    # Nodes fetch it from the Hub, which gives it to accounts that accepted its terms.
+    gated: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ def served(asked: SiteRequest, model: Model | None, choices: Mapping[str, Any]) 
         "smoke": _chosen(choices["smoke"][asked.goal]),
         "api_key": Value({"file": API_KEY}, "made by b200 init: clients must present it"),
     }
+    if asked.gated:
+        why = "the model is gated: a token of an account that accepted its terms on the Hub"
+        found["hf_token"] = Value({"file": HF_TOKEN}, why)
     if asked.endpoint:
         found["gateway_bind"] = Value(asked.endpoint, "asked for")
         pem = {"certificate": {"file": CERTIFICATE}}

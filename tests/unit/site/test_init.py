@@ -12,6 +12,7 @@ from b200kit.cli import init
 from b200kit.site import files, look
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import Login, name_of
+from b200kit.supply.models import hub
 from b200kit.supply.vendor_keys import KeyRefused
 from tests.messages import assert_message
 from tests.unit.site.nodes import key, node
@@ -43,7 +44,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(known: Path, *words: str) -> int:
     """The command, for a site beside the known_hosts file."""
     asked = ["--model", "llama-3.3-70b-fp8", "--no-fetch", "--known-hosts", str(known)]
-    return cli.main(["init", *words, "--to", str(known.parent / "site"), *asked])
+    return cli.main(["init", *asked, *words, "--to", str(known.parent / "site")])
 
 
 def test_site_is_written_once_and_then_proposed(known: Path, capsys: Capture) -> None:
@@ -133,6 +134,34 @@ def test_what_the_vendors_and_the_hub_have_is_brought(
     assert pinned == ["nvidia/Llama-3.3-70B-Instruct-FP8"]
     text = (site / files.DATA).read_text()
     assert ('model = "llama-3.3-70b-fp8"' in text, '"0000000000' in text) == (True, False)
+
+
+def test_gated_model_asks_for_a_token_until_there_is_one(known: Path, capsys: Capture) -> None:
+    site = known.parent / "site"
+    token = site / "inventories/keys/hf_token"
+    words = ["--model", "llama-3.3-70b-bf16"]
+    assert run(known, "n01", *words) == 0
+    assert_message(capsys.readouterr().err.replace(str(known.parent), "TMP"))
+    assert 'hf_token = {"file": str(_here / "keys/hf_token")}' in (site / files.DATA).read_text()
+    token.write_text("hf_x\n")
+    (site / files.DATA).unlink()
+    assert run(known, "n01", *words) == 0
+    assert "umask" not in capsys.readouterr().err
+
+
+def test_model_whose_terms_the_hub_alone_knows(
+    known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: object) -> Path:
+        return Path()
+
+    monkeypatch.setattr(init, "pin", nothing)
+    monkeypatch.setattr(init, "bring", nothing)
+    monkeypatch.setattr(hub, "is_gated", lambda word: word == "org/Own@" + "c" * 40)
+    for word, gated in (("org/Own", True), ("org/Other", False)):
+        asked = ["--model", f"{word}@{'c' * 40}", "--known-hosts", str(known)]
+        assert cli.main(["init", "n01", "--to", str(known.parent / word), *asked]) == 0
+        assert ("hf_token" in (known.parent / word / files.DATA).read_text()) is gated
 
 
 def test_key_of_clients_is_made_once_and_only_its_owner_reads_it(known: Path) -> None:

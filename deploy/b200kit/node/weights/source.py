@@ -60,7 +60,11 @@ class Source:
         except urllib.error.HTTPError as error:
             text = f"{url}: HTTP {error.code} {error.reason}"
             if error.code in _CLOSED:
-                text += ": the token may not read it" if self.token else ": it wants a token"
+                text += (
+                    ": the account of hf_token may not read it; has it accepted the model's terms?"
+                    if self.token
+                    else ": it wants a token: hf_token in the inventory"
+                )
             if error.code == _BEYOND:
                 text = f"{url}: it has no more than {offset} bytes"
             error.close()

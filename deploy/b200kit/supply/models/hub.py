@@ -16,7 +16,6 @@ from b200kit.node.weights.manifest import ManifestFile
 from b200kit.node.weights.source import Source, SourceError, insist
 from b200kit.supply.models.manifest import Origin
 
-_MISSING = "huggingface_hub is not installed: pip install 'b200kit[supply]'"
 _TIMEOUT_S = 60.0
 _TRIES, _PAUSE_S = 4, 1.0
 
@@ -26,13 +25,11 @@ class HubError(Exception):
 
 
 def _library() -> Any:
-    try:
-        # Its parts are loaded one by one.
-        import huggingface_hub.constants
-        import huggingface_hub.errors
-        import huggingface_hub.hf_api
-    except ImportError:
-        raise HubError(_MISSING) from None
+    # Its parts are loaded one by one, and only by what asks the Hub: they take a second of CPU.
+    import huggingface_hub.constants
+    import huggingface_hub.errors
+    import huggingface_hub.hf_api
+
     return huggingface_hub
 
 
@@ -47,6 +44,26 @@ def source(origin: Origin) -> Source:
     if token and is_plain(base):
         raise HubError(f"the token would be sent in plain text to {base}: use https://")
     return Source(f"{base}/{origin.below}", token, _TIMEOUT_S)
+
+
+def terms(repository: str) -> str:
+    """Where an account accepts a repository's terms."""
+    return f"{endpoint()}/{repository}"
+
+
+def is_gated(word: str) -> bool:
+    """Whether the Hub says of ORG/NAME[@COMMIT] that an account must accept its terms first.
+
+    Anybody may ask that. False where it does not answer: whoever fetches is told then.
+    """
+    repository, _, commit = word.partition("@")
+    try:
+        info = (
+            _library().HfApi().model_info(repository, revision=commit or None, timeout=_TIMEOUT_S)
+        )
+    except Exception:
+        return False
+    return bool(info.gated)
 
 
 def entries(
@@ -81,12 +98,18 @@ def _tree(origin: Origin) -> list[Any]:
 def _why(library: Any, origin: Origin, error: Exception) -> str:
     kinds, where = library.errors, f"{origin.repository} on the Hub"
     if isinstance(error, kinds.GatedRepoError):
-        return f"{where} is gated: accept its terms there, then give a token (HF_TOKEN)"
+        return (
+            f"{where} is gated: accept its terms at {terms(origin.repository)}, then give a token "
+            "of that account (HF_TOKEN)"
+        )
     if isinstance(error, kinds.RevisionNotFoundError):
         return f"{where} has no commit {origin.commit}"
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, kinds.RepositoryNotFoundError) or status in (401, 403):
-        return f"{where}: there is none, or the token may not read it (HTTP {status})"
+        return (
+            f"{where}: there is none, or no token of an account that may read it was given "
+            f"(HF_TOKEN; HTTP {status})"
+        )
     said = f"HTTP {status}" if status else f"{type(error).__name__}: {error}".splitlines()[0]
     return f"{where} can't be read: {said}"
 

@@ -156,6 +156,7 @@ class _Front(_Handler):
 
     def _api(self, found: re.Match[str], repository: Repository) -> None:
         model: dict[str, Any] = {"id": found["repo"], "sha": repository.commit, "siblings": []}
+        model["gated"] = "manual" if repository.token else False
         document = repository.tree() if found["what"] == "tree" else model
         self.answer(200, json.dumps(document).encode(), Content_Type="application/json")
 

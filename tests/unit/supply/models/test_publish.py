@@ -21,6 +21,7 @@ from huggingface_hub import constants
 from b200kit.cli import main
 from b200kit.node.weights.fetch import only
 from b200kit.node.weights.manifest import parse
+from b200kit.supply.models.hub import is_gated
 from b200kit.supply.models.manifest import Origin, origin_of, revision
 from tests.lab.supply.internet.hub import Hub
 from tests.messages import assert_message
@@ -381,6 +382,13 @@ def test_gated_model_wants_a_token_that_never_shows_or_leaves_the_hub(
         assert_message(said.err.replace(hub.url, "HUB"))
 
 
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_hub_says_without_a_token_whether_a_model_is_gated(token: str | None, hub: Hub) -> None:
+    hub.repositories[REPOSITORY].token = token
+    assert is_gated(WHAT) is bool(token)
+    assert not is_gated(f"org/none@{COMMIT}")
+
+
 @pytest.mark.parametrize(
     "what",
     [
@@ -403,14 +411,5 @@ def test_token_is_not_sent_in_plain_text(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr(constants, "ENDPOINT", "http://hub.example")
-    assert publish(WHAT, tmp_path) == 1
-    assert_message(capsys.readouterr().err)
-
-
-def test_library_that_is_missing_is_named_with_its_installation(
-    tmp_path: Path, capsys: Console, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("huggingface_hub", "huggingface_hub.constants"):
-        monkeypatch.setitem(sys.modules, name, None)
     assert publish(WHAT, tmp_path) == 1
     assert_message(capsys.readouterr().err)
