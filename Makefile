@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 .PHONY: help demo test golden test-process test-lab test-long weight bench lint setup down test-vendor test-index test-vm \
-	test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
+	image test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
@@ -57,6 +57,13 @@ setup: .venv/.complete ## the virtual environment .venv
 
 down: setup ## stop every simulated node and remove its disk
 	@.venv/bin/b200 lab down --all
+
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' deploy/b200kit/__init__.py)
+BUILDER ?= $(or $(shell command -v podman || command -v buildah || command -v docker),\
+	$(error an image is built by podman, buildah or docker: none is installed))
+
+image: ## the controller as an OCI image, b200kit:VERSION (podman, buildah or docker)
+	@$(BUILDER) build $(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) --tag b200kit:$(VERSION) .
 
 test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver (a minute)
 	@$(PYTEST) tests/vendor

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from b200kit import __version__
 from b200kit.report.files import write
@@ -23,6 +24,7 @@ from tests.unit.report import records
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[3]
+LOCK = ROOT / "requirements" / "controller.txt"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # Nobody, who may read what only root may: a checkout can lie anywhere.
 _NOBODY = [
@@ -35,22 +37,19 @@ _NOBODY = [
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from this checkout without network."""
     folder = tmp_path_factory.mktemp("wheel")
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
-    _pip("wheel", *options, str(ROOT))
+    options = ("--no-build-isolation", "--no-index", "--python", sys.executable)
+    _uv("build", "--wheel", *options, "--out-dir", str(folder), str(ROOT))
     return next(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment that has the wheel, and this one's other packages."""
+    """A virtual environment of the wheel and its lock, as docs/install.md makes one."""
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    _pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    packages = next((folder / "lib").glob("python3*/site-packages"))
-    # Python does not follow the path files in a folder that a path file adds: this checkout, which
-    # is installed there as editable, stays out.
-    packages.joinpath("dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    python = ("--python", str(folder))
+    _uv("venv", "--python", sys.executable, "--clear", str(folder))
+    _uv("pip", "install", *python, "--require-hashes", "-r", str(LOCK))
+    _uv("pip", "install", *python, "--no-deps", "--no-index", str(wheel))
     return folder
 
 
@@ -75,9 +74,8 @@ def b200(environment: Path, tmp_path: Path) -> Run:
     return run
 
 
-def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+def _uv(*arguments: str) -> None:
+    done = subprocess.run([find_uv_bin(), *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -108,6 +106,27 @@ def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
     assert {name for name in packed if not name.startswith(("b200kit/", "b200kit-"))} == set()
 
 
+def test_the_lock_has_all_that_the_wheel_asks_for(environment: Path) -> None:
+    _uv("pip", "check", "--python", str(environment))
+
+
+def test_no_message_or_page_installs_a_name_that_is_not_ours() -> None:
+    # The project is not published: whoever registered the name would own the controller.
+    asked = re.compile(r"(install|add) [^\n]*(?<![\w./-])b200kit(?![\w./-])")
+    for folder, kind in ((ROOT / "deploy", "*.py"), (ROOT / "docs", "*.md"), (ROOT, "*.md")):
+        for path in folder.rglob(kind) if folder != ROOT else folder.glob(kind):
+            assert not asked.search(path.read_text()), path
+
+
+def test_types_are_those_of_the_package(environment: Path, tmp_path: Path) -> None:
+    python = str(environment / "bin" / "python")
+    mypy = [sys.executable, "-m", "mypy", "--config-file=", "--python-executable", python]
+    code = "import b200kit\nb200kit.__version__ + 1\n"
+    run = subprocess.run([*mypy, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    # Without the marker it would know of no types: [import-untyped].
+    assert re.findall(r"\[([a-z-]+)\]", run.stdout) == ["operator"]
+
+
 @pytest.mark.parametrize("module", [False, True], ids=["script", "module"])
 def test_version(b200: Run, module: bool) -> None:
     assert b200("--version", module=module).stdout == f"b200 {__version__}\n"
@@ -131,6 +150,14 @@ def test_this_machine_is_looked_at(b200: Run) -> None:
     # Where this is no root and sudo asks, it is not looked at.
     assert (run.returncode, run.stderr) == (2 if os.getuid() == 0 else run.returncode, "")
     assert run.stdout.endswith(f"exit {run.returncode}\n")
+
+
+def test_models_and_the_help_of_a_deploy(b200: Run) -> None:
+    run = b200("models", "llama-3.3")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "llama-3.3-70b-fp8" in run.stdout
+    run = b200("deploy", "--help")
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_plan(b200: Run, tmp_path: Path) -> None:

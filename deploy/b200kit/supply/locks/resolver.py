@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from uv import find_uv_bin
+
 _TIMEOUT_S = 600.0
-_MISSING = "uv is not installed: pip install 'b200kit[supply]'"
 _OPTIONS = (
     "--no-config", "--generate-hashes", "--no-emit-index-url", "--no-emit-find-links",
     "--no-annotate", "--no-header", "--quiet",
@@ -80,11 +81,6 @@ def _file(path: Path, lines: Sequence[str]) -> Path:
 
 
 def _program() -> str:
-    try:
-        # Only these commands need it.
-        from uv import find_uv_bin
-    except ImportError:
-        raise LockError(_MISSING) from None
     return str(find_uv_bin())
 
 

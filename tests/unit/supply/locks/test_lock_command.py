@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -124,14 +123,6 @@ def test_override_of_the_command_line_is_kept_in_the_lock(index: Path, tmp_path:
     lock(tmp_path, "--override", "nvidia-cuda-nvcc<13.1", version="0.34.0")
     text = (tmp_path / PY311).read_text(encoding="utf-8")
     assert said(text, "override") == ["nvidia-cuda-nvcc<13.1"]
-
-
-def test_without_uv_the_command_to_install_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "uv", None)
-    lock(tmp_path, code=1)
-    assert_message(capsys.readouterr().err)
 
 
 def test_engine_without_a_recipe_is_refused(
