@@ -25,15 +25,25 @@ def main(system: str | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     _tell_engine(state["engine"])
-    code = _run("deploy") or _run("ask", str(state["hosts"][0]["name"]), QUESTION)
+    # Others that are up may be there for their faults.
+    node = str(state["hosts"][0]["name"])
+    code = _run("deploy", node) or _run("ask", node, QUESTION)
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
+    if code:
+        print(f"demo: {node} is not live: its lines above say why", file=sys.stderr)
+        return code
+    lab_id = os.environ.get("B200_LAB_ID")
+    b200 = f"{f'B200_LAB_ID={lab_id} ' if lab_id else ''}.venv/bin/b200"
     print("(tiny-llama has random weights: its words mean nothing)")
     print(f"\ndemo took {minutes} m {seconds:02d} s. What next:")
-    print("  make test                                        the tests")
-    print("  .venv/bin/b200 deploy -i inventories/lab.py      again: nothing changes")
-    print("  .venv/bin/b200 check -i inventories/lab.py       the topology check alone")
-    print("  .venv/bin/b200 lab down                          tear it down (or: make down)")
-    return code
+    for command, does in (
+        (f"{b200} deploy -i inventories/lab.py", "again: nothing changes"),
+        (f"{b200} check -i inventories/lab.py", "the topology check alone"),
+        (f"{b200} lab down", "tear it down"),
+        ("make test", "the tests"),
+    ):
+        print(f"  {command:<62} {does}")
+    return 0
 
 
 def _run(*words: str) -> int:

@@ -13,6 +13,7 @@ from b200kit.report.html.page import render
 from b200kit.report.outcome import hosts_of
 from b200kit.report.terminal.page import lines
 from b200kit.run import console
+from b200kit.run.document import RunHead
 from b200kit.run.places import home
 
 NO_RUN = 2
@@ -87,4 +88,4 @@ def load(folder: Path) -> dict[str, object]:
         file = read(entry, "file")
         path = folder / Path(file).name if isinstance(file, str) else None
         hosts[name] = stored(path) if path and path.is_file() else entry
-    return {**summary, "hosts": hosts}
+    return {**summary, "schema": RunHead.schema, "hosts": hosts}

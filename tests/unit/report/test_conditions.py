@@ -26,7 +26,7 @@ def test_conditions_are_written_as_people_do() -> None:
         "conditions.objective": {"tpot_ms": 50, "ttft_ms": 500},
         "conditions.server_ages_s": [12.31234567, 13.5],
         "client.run_delay_share": 0.00410304,
-        "client.run_delay_ms": 12.0,
+        "client.run_delay_ms": 12.31234567,
     }
     found = smoke_results.result(changes)
     rows = dict(latency.conditions(found))
@@ -36,4 +36,4 @@ def test_conditions_are_written_as_people_do() -> None:
     assert rows["objective"] == "e2el_ms=none; share=0.95; tpot_ms=50; ttft_ms=500"
     rows = dict(latency.instruments(found))
     assert rows["client run delay share"] == "0.41 %"
-    assert rows["client run delay (ms)"] == "12"
+    assert rows["client run delay (ms)"] == "12.3"

@@ -278,6 +278,17 @@ def test_reprovisioning_is_shown_step_by_step() -> None:
     ).text  # fmt: skip
 
 
+def test_change_of_a_sound_node_is_a_rollout_and_no_repair() -> None:
+    change = {"title": "engine.version 0.32.0 -> 0.33.0", "wave": "1 of 2", "outcome": "changed"}
+    host = records.live(reprovision={"state": "serving", "change": change})
+    text = terminal(records.record(n1=host))
+    [line] = lines_with(text, "rollout ")
+    assert line.split()[1:] == ["serving:", "engine.version", "0.32.0", "->", "0.33.0"]
+    assert "repair" not in text
+    assert "Rollout" in page(n=host).text
+    assert "Reprovisioning" not in page(n=host).text
+
+
 def test_terminal_shows_the_choice_and_the_repair_in_a_line() -> None:
     host = records.live(tuning=pages.tuning(), reprovision=pages.reprovisioned())
     text = terminal(records.record(n1=host))

@@ -28,6 +28,12 @@ def test_the_latest_run_is_shown_as_it_was(
     assert shown == terminal(records.fleet(), report=str(page))
 
 
+def test_the_page_of_a_stored_run_is_that_of_the_run(tmp_path: Path) -> None:
+    page = write(records.fleet(), tmp_path)
+    assert main(["--reports", str(tmp_path), "--page", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == page.read_text()
+
+
 @pytest.mark.parametrize("by", ["id", "path"])
 def test_a_run_is_found_by_id_or_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str

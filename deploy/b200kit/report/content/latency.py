@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ _CONDITIONS = {
     "max_num_batched_tokens": "tokens in a batch", "server_ages_s": "age of each engine (s)",
 }  # fmt: skip
 """The usual conditions of a measurement first, in words."""
+_UNIT = re.compile(r"_(ms|s)(?=_|$)")
 _OF_PROMPTS = ("prefix_hit_rate", "spec_acceptance_rate")
 """What a server's figure is worth is decided by what was sent."""
 _GPU_HEAD = ("GPU", "looks", "SM clock, MHz", "power, W", "temperature, \u00b0C", "slowed by")
@@ -193,8 +195,8 @@ def instruments(smoke: Unmeasured | SmokeResult) -> Pairs:
     if isinstance(smoke, Unmeasured):
         return []
     rows = [(f"client {words}", text) for words, text in _each(smoke.client)]
-    delays = _each(smoke.schedule_delay_ms)
-    rows += [(f"schedule delay {words} (ms)", text) for words, text in delays]
+    delays = unstructure(smoke.schedule_delay_ms).items()
+    rows += [(f"schedule delay {words} (ms)", milliseconds(number(ms))) for words, ms in delays]
     beside = f" ({smoke.load.prompts})"
     for key, value in unstructure(smoke.server).items():
         words, text = _named(key, value)
@@ -208,14 +210,12 @@ def _each(document: object) -> Pairs:
 
 def _named(key: str, value: object) -> tuple[str, str]:
     """A key and its value as a person writes them: shares in percent, units beside the name."""
-    share, value = number(value), read(value)
-    if key.endswith("_share") and share is not None:
-        return key.replace("_", " "), f"{100 * share:.2g} %"
-    name, unit = next(
-        ((key.removesuffix(f"_{u}"), f" ({u})") for u in ("ms", "s") if key.endswith(f"_{u}")),
-        (key, ""),
-    )
-    return _CONDITIONS.get(key, name.replace("_", " ") + unit), show(value)
+    count, value = number(value), read(value)
+    if key.endswith("_share") and count is not None:
+        return key.replace("_", " "), f"{100 * count:.2g} %"
+    name, unit = _UNIT.sub("", key).replace("_", " "), _UNIT.search(key)
+    text = milliseconds(count) if unit and unit[1] == "ms" and count is not None else show(value)
+    return _CONDITIONS.get(key, f"{name} ({unit[1]})" if unit else name), text
 
 
 def paths(smoke: Unmeasured | SmokeResult) -> list[tuple[str, list[str]]]:

@@ -26,9 +26,10 @@ _TONES = {"serving": "good", "manual repair": "bad", "quarantined": "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Reprovisioned:
-    """The section as text; `there` is false where the run did not reprovision the node."""
+    """The section as text; `there` is false where the run neither repaired nor changed the node."""
 
     there: bool
+    title: str = "Reprovisioning"
     why: str = ""
     state: str = ""
     tone: str = "unknown"
@@ -50,6 +51,7 @@ def reprovisioned_of(host: object) -> Reprovisioned:
     states = [*(taken.before for taken in found.history[:1]), *(t.after for t in found.history)]
     return Reprovisioned(
         there=True,
+        title="Rollout" if found.change else "Reprovisioning",
         state=clean(found.state),
         tone=_TONES.get(found.state, "unknown"),
         facts=tuple(_facts(found)),
@@ -69,7 +71,8 @@ def _facts(found: TransactionReport) -> Iterator[tuple[str, str]]:
         yield "change", clean(change.title)
         yield "wave", clean(change.wave)
         yield "it ended", clean(change.outcome)
-        yield "why", show(change.failed, absent="nothing was wrong with it")
+        if change.failed:
+            yield "why", clean(change.failed)
     else:
         yield "repair", _LEVELS[found.level.word] if found.level else "none was needed"
         yield "why", show(found.why, absent="nothing blocks it")
@@ -79,10 +82,12 @@ def _facts(found: TransactionReport) -> Iterator[tuple[str, str]]:
         yield "quarantine", clean(f"since {out.when} by {out.who}: {out.why}")
 
 
-def line(host: object) -> str:
-    """Return the reprovisioning in one line for a terminal, or nothing."""
+def line(host: object) -> tuple[str, str]:
+    """Return "repair" or "rollout" and what it did in one line for a terminal, or nothing."""
     found = reprovisioned_of(host)
     facts = dict(found.facts)
     if found.why or not found.there:
-        return found.why if found.there else ""
-    return f"{found.state}: {facts.get('change') or facts.get('repair')}; {facts['why']}"
+        return "repair", found.why if found.there else ""
+    label = "rollout" if "change" in facts else "repair"
+    what = facts.get("change") or facts.get("repair")
+    return label, "; ".join(filter(None, [f"{found.state}: {what}", facts.get("why")]))

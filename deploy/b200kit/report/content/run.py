@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 
 from b200kit.node.lib.documents import Malformed, structure
@@ -22,14 +23,22 @@ _HEAD = tuple(one.name for one in fields(RunHead))
 _TONES = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
 
 
+_COMMANDS = {
+    "b200.py": "deploy", "check.py": "check", "ready.py": "ready", "reprovision.py": "repair",
+    "rotate.py": "rotate", "smoke.py": "smoke", "tune.py": "tune",
+}  # fmt: skip
+_USUAL = "inventories/prod.py"
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The entry and its inventory as they were typed, when it began, and whether on real GPUs."""
+    """The entry and its inventory, when it began, whether on real GPUs; *again*: its command."""
 
     entry: str
     inventory: str
     started: str
     simulated: bool
+    again: str
 
 
 def head_of(record: object) -> RunHead:
@@ -46,12 +55,24 @@ def asked_of(record: object) -> RunRequest:
     head = head_of(record)
     name = head.entry.rpartition("/")[2]
     place = next((i for i, word in enumerate(head.argv) if word.rpartition("/")[2] == name), 0)
+    inventory = clean(head.argv[place - 1]) if place > 1 else ""
+    other = f" -i {shlex.quote(inventory)}" if inventory and not _is(_USUAL, inventory) else ""
     return RunRequest(
-        entry=clean(head.argv[place] if place else head.entry),
-        inventory=clean(head.argv[place - 1]) if place > 1 else "",
+        entry=_short(clean(head.argv[place] if place else head.entry)),
+        inventory=_short(inventory),
         started=clean(head.started_at).replace("T", " "),
         simulated=head.simulated,
+        again=f"b200 {_COMMANDS[name]}{other}" if name in _COMMANDS else "",
     )
+
+
+def _is(usual: str, path: str) -> bool:
+    return f"/{path}".endswith(f"/{usual}")
+
+
+def _short(path: str) -> str:
+    """A path as it was typed; of one from the root, as `b200` gives them, file and folder."""
+    return "/".join(path.split("/")[-2:]) if path.startswith("/") else path
 
 
 def about(record: object) -> Pairs:

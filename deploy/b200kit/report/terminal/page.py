@@ -214,7 +214,7 @@ def _deployed(page: Lines, name: str, host: object) -> None:
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
         _latency(page, host)
     records.block(page, host)
-    for label, text in (("tuning", tuning.line(host)), ("repair", reprovision.line(host))):
+    for label, text in (("tuning", tuning.line(host)), reprovision.line(host)):
         if text:
             page.fact(label, text)
     _stages(page, host)
