@@ -256,7 +256,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     assert cli.main(["audit", "verify"]) == 0
     assert cli.main(["transaction", "list"]) == 0
     said = capsys.readouterr().out
-    assert "actions on 1 nodes: intact" in said
+    assert "actions on 1 node: intact" in said
     assert part in said
     log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))

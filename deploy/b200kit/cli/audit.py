@@ -10,7 +10,7 @@ import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.cli.report import find
-from b200kit.report.document import mapping, read
+from b200kit.report.document import counted, mapping, read
 from b200kit.report.files import stored
 from b200kit.reprovision import audit, copy_comparison, ledger
 from b200kit.reprovision.ledger_line import LedgerLine, action_of
@@ -63,8 +63,8 @@ def verify(transactions: Path | None, run: str, reports: Path | None) -> int:
     for line in faults:
         console.err(f"b200 audit: {line}")
     log = chain.parse(action_of, content)
-    state = f"{len(faults)} faults" if faults else "intact"
-    actions = f"{len(log.entries)} actions on {len(names)} nodes"
+    state = counted(len(faults), "fault") if faults else "intact"
+    actions = f"{counted(len(log.entries), 'action')} on {counted(len(names), 'node')}"
     console.out(f"{actions}: {state}; newest {log.last[:10]}")
     console.out(_compared(copies, names))
     return DAMAGED if faults else INTACT
@@ -123,7 +123,7 @@ def _compared(copies: Copies, names: list[str]) -> str:
     where = f" ({copies.folder})" if copies.folder else ""
     count = len(copies.by_node)
     more = "" if count == len(names) else "; deploy/check.py reads those of the nodes that answer"
-    return f"compared with the own copies of {count} of {len(names)} nodes{where}{more}"
+    return f"compared with the own copies of {count} of {counted(len(names), 'node')}{where}{more}"
 
 
 def _other_copies(lines: Mapping[str, Sequence[LedgerLine]], copies: Copies) -> Iterator[str]:

@@ -242,7 +242,7 @@ def _accepted_by(accepted: Acceptance, runs: Sequence[Run]) -> str:
 def days(runs: Sequence[Run]) -> str:
     """On how many days runs were taken, and what is assumed where those are few."""
     found = len({run.at[:10] for run in runs})
-    text = f"{len(runs)} runs of {found} day{'s'[: found > 1]}"
+    text = f"{len(runs)} run{'s'[: len(runs) != 1]} of {found} day{'s'[: found > 1]}"
     return text if found >= DAYS else f"{text}: that days differ by {ASSUMED:.0%} is assumed"
 
 

@@ -74,7 +74,8 @@ def _bring_up(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> Done
         found = tuple(structure(Verdict, verdict).blocking) if verdict else ()
         node.record.reset()
         raise NotFit(reason, found)
-    return DoneLine(result=f"{node.record.changes - before} changes")
+    changes = node.record.changes - before
+    return DoneLine(result=f"{changes} change{'s'[: changes != 1]}")
 
 
 def _set_apart(node: Node) -> None:

@@ -72,7 +72,8 @@ def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
     if fleet.unread:
         out += f" (damaged, see b200 transaction list: {some(sorted(fleet.unread))})"
     return (
-        f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
+        f"{left} of {fleet.nodes} node{'s'[: fleet.nodes != 1]} would serve, and the floor is "
+        f"{fleet.least}{out}: "
         "bring one back, or lower rollout.floor"
     )
 

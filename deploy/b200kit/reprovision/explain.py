@@ -31,7 +31,8 @@ def lines(
     others = [line for line in decision.passed if line not in decision.why]
     passed = f" ({'; '.join(others)})" if others else ""
     yield f"  why: {decision.why}{passed}"
-    cost = f"costs {int(serves)} of {fleet.nodes} nodes for {_how_long(node, tx, decision)}"
+    of = f"{fleet.nodes} node{'s'[: fleet.nodes != 1]}"
+    cost = f"costs {int(serves)} of {of} for {_how_long(node, tx, decision)}"
     is_open = bool(circuit_breaker.open_reason(fleet)) and "the breaker is open"
     refused = is_open or circuit_breaker.floor_reason(fleet, node.name, serves)
     yield f"  {cost}; floor is {fleet.least}: {'NOT ALLOWED: ' + refused if refused else 'allowed'}"

@@ -81,7 +81,7 @@ def test_wrong_token_ends_the_node_before_the_driver(hub: Hub, refused: Outcome)
     message = refused.described(NODE)
     assert message.startswith("failed at weights: "), refused.said[-3000:]
     assert f"{hub.url}/{REPOSITORY}/resolve/{COMMIT}/" in message
-    assert "HTTP 401 Unauthorized: the token may not read it" in message
+    assert "HTTP 401 Unauthorized: the account of hf_token may not read it" in message
     assert "canary" not in refused.said
     assert on(NODE, "dpkg -s nvidia-open >/dev/null 2>&1 && echo there || true") == ""
 

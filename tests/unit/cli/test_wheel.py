@@ -112,7 +112,8 @@ def test_the_lock_has_all_that_the_wheel_asks_for(environment: Path) -> None:
 
 def test_no_message_or_page_installs_a_name_that_is_not_ours() -> None:
     # The project is not published: whoever registered the name would own the controller.
-    asked = re.compile(r"(install|add) [^\n]*(?<![\w./-])b200kit(?![\w./-])")
+    command = r"(pip|pipx|uv)( [a-z]+)* (install|add|run) [^\n]*"
+    asked = re.compile(command + r"(?<![\w./-])b200kit(?![\w./-])")
     for folder, kind in ((ROOT / "deploy", "*.py"), (ROOT / "docs", "*.md"), (ROOT, "*.md")):
         for path in folder.rglob(kind) if folder != ROOT else folder.glob(kind):
             assert not asked.search(path.read_text()), path
