@@ -1,4 +1,4 @@
 """What a site needs before its first run, fetched or made on the controller: nothing runs on nodes.
 
-Its libraries are the extra `supply` of this project; no other room imports them.
+Its libraries, uv and huggingface_hub, are imported by no other room.
 """
