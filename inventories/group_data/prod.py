@@ -33,13 +33,13 @@ engine = {
 }
 
 # In fewer bits than it was published in: compared with the original first, or waived below
-# (docs/serve.md).
+# (docs/layout.md).
 model = "llama-3.3-70b-fp8"
 # As b200 model pin or publish printed it.
 model_revision = "0" * 64
 
 # Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps. Instead of
-# these and the batch limits a goal may be given, such as goal = "balanced" (docs/serve.md).
+# these and the batch limits a goal may be given, such as goal = "balanced" (docs/layout.md).
 replicas = 4
 tensor_parallel = 2
 max_model_len = 8192

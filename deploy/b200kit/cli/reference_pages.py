@@ -58,16 +58,16 @@ changed. Besides each key by itself, these are refused:
 - a model that does not fit (with the missing bytes), heads that `tensor_parallel` does not divide,
   `max_model_len` above what the model or its cache can take;
 - CPUs given twice, `gpus` below the hardware's without a waiver, a KV cache format that the
-  attention backend cannot keep ([sizing](../serve.md#sizing-and-layout));
+  attention backend cannot keep ([layout](../layout.md#when-it-is-refused));
 - a setting or a value that is not in [settings.md](settings.md);
 - two equal ports, or `replica_ports` without one port for each replica;
 - `weights.server` that names nobody, everybody, or a used port;
 - a public gateway without a certificate, two clients of one name, impossible weights or
-  `min_available` ([gateway](../serve.md#gateway));
+  `min_available` ([gateway](../gateway.md));
 - a secret that names none or several of `env`, `file` and `command`, or cannot be read;
 - a flag, value or variable that the engine does not take, an unsafe or unknown version, a flag that
-  b200kit sets itself ([engines](../serve.md#engines));
-- nodes of a `group` that do not agree ([groups](../serve.md#more-than-one-node));
+  b200kit sets itself ([engines](../engines.md));
+- nodes of a `group` that do not agree ([groups](../groups.md));
 - a file that cannot be read, a repository key with another fingerprint, a template variable that
   nobody sets.
 """

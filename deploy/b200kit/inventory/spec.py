@@ -90,7 +90,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     models/NAME-REVISION.json beside the inventory when None, 12 digits of the revision"""
     # Figures that may be None in an inventory are resolved by inventory/defaults.py.
     goal: Literal["latency", "balanced", "throughput"] | None = None
-    """what the planner decides the next keys by, where they are None (docs/serve.md)"""
+    """what the planner decides the next keys by, where they are None (docs/layout.md)"""
     replicas: Resolved[int] = Field(UNRESOLVED, ge=1, le=64)
     """serving instances; required without a goal"""
     tensor_parallel: Resolved[int] = Field(UNRESOLVED, ge=1, le=16)
@@ -102,7 +102,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     model_config_file: Text | None = None
     """config.json of a model that is not in the catalogue, a path on the controller"""
     gpus: int | None = Field(None, ge=1, le=16)
-    """GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serve.md)"""
+    """GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/layout.md)"""
     replica_cpus: Listed[Annotated[str, matching(_CPU_LIST, 'a CPU list such as "4-7"')]] = ()
     """CPUs of each replica, instead of those the layout picks"""
     hardware: Text = "hgx-b200"
@@ -169,7 +169,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     system_prompts: Listed[Text] = ()
     """files with the texts that requests begin with; they stay in the cache"""
     features_off: Unique[Annotated[str, one_of(*FEATURES)]] = ()
-    """not served (serving.md)"""
+    """not served, and left out of the warm-up (docs/units.md)"""
     watchdog: Watchdog = Watchdog()
     """the watchdog over the replicas"""
     monitoring: Monitoring | None = None

@@ -24,7 +24,7 @@ _GATEWAY = "haproxy.service"
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
     "take the node out at the fleet's gateways and run again with min_available 0 "
-    "(docs/serve.md, other groups of GPUs)"
+    "(docs/upgrade.md)"
 )
 
 

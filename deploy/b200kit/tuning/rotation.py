@@ -130,7 +130,7 @@ def _alone(node: Node) -> None:
         if answering != "0" or status.startswith(("UP", "no check")):
             raise StageFailed(
                 f"{name} is {status} and answers {answering} requests: drain the node first"
-                " (docs/serve.md)"
+                " (docs/gateway.md)"
             )
     kept = node.connected().attempt(f"cat {PATH}", timeout=30)
     try:

@@ -1,8 +1,27 @@
 """What a scenario file may say: every key with its type, and the check that holds a file to it.
 
 A *shape* is a type, a set of allowed words, a one-element list (list of that shape), a dict (a map
-with exactly these keys, all optional) or a tuple of shapes (any of them). The words of a scenario
-are explained in docs/lab.md.
+with exactly these keys, all optional) or a tuple of shapes (any of them). docs/lab.md says how
+files extend each other. What the keys' names do not say:
+
+- cpus: scaled (CPU lists in proportion on this machine's CPUs; nodes share one if there are
+  fewer, and no layout is made of such a map) or as-written. numa_distance: 10 and 21 by default;
+  numa_node -1: unknown.
+- gpus.N.links: down none, all or a list; a number, or one a link as {link: number}. p2p: {peer:
+  status}, both ways. fabric: once complete; another state holds from boot. lost: off the bus,
+  NVML counts it, error 15. hang: NVML calls that never return. refuse: those that fail, with
+  their code. bridges: root port first.
+- fabric: mode other than 0 never completes. packages: those made another version at every boot.
+- modules: unavailable, or forbidden by modprobe.d (blacklisted ones can be loaded).
+- image: on the disk from the start. login: root, or the user ops with sudo.
+- later: faults to come; cured_by includes the cures before it.
+
+By itself: NVML says "driver not loaded" (9) until the boot after the installation, "version
+mismatch" (18) after an upgrade without one. The fabric completes once a fabric manager of the
+driver's version runs with nvlsm, mlx5_ib and ib_umad, until the next boot. Peers need links and a
+completed fabric. NVreg_NvLinkDisable=1 takes all links down at the next boot. `nvidia-smi -r`
+refuses while a daemon runs or a device file is open. Inferred: P2P status 5 without a fabric; a
+fabric manager waits without nvlsm.
 """
 
 from __future__ import annotations

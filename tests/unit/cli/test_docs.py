@@ -22,7 +22,6 @@ from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
 from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.subtests import in_subtests
-from tests.unit.test_architecture import LEVELS
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = sorted(ROOT.glob("docs/reference/*.md"))
@@ -77,12 +76,6 @@ def test_every_check_and_action_is_described() -> None:
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference_pages.main(["nonsense"]) == 2
     assert "all|schema|inventory|attacks|checks|" in capsys.readouterr().err
-
-
-def test_levels_of_the_rooms_are_those_that_imports_keep_to() -> None:
-    table = rows("docs/design.md")
-    shown = [tuple(re.findall(r"`([^`]+)`", table[str(level)][0])) for level in range(len(LEVELS))]
-    assert shown == [tuple(rooms) for rooms in LEVELS]
 
 
 def steps_of_the_pipeline() -> list[str]:

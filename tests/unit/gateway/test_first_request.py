@@ -1,4 +1,4 @@
-"""The commands of docs/serve.md for a first request, as they stand there, on a real gateway."""
+"""The commands of docs/gateway.md for a first request, as they stand there, on a real gateway."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NAME, MODEL = "n07.example.internal", "llama-3.3-70b-fp8"
 
 def commands() -> list[str]:
     """The commands of the section, one each."""
-    text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
-    section = text.partition("### The first request")[2].partition("\n## ")[0]
+    text = (ROOT / "docs/gateway.md").read_text(encoding="utf-8")
+    section = text.partition("## The first request")[2].partition("\n## ")[0]
     block = [line[4:] for line in section.splitlines() if line.startswith("    ")]
     return re.split(r"\n(?=printf|curl)", "\n".join(block))
 

@@ -23,7 +23,7 @@ from tests.unit.nodes import connected, look, make, planned_by_stage, settled
 from tests.unit.run.test_templates import PINNING, START, UNIT, directives, engine, files
 from tests.unit.specs import CATALOGUE, data
 
-# What vLLM's own security page and our measurements ask for; docs/serve.md says why.
+# What vLLM's own security page and our measurements ask for; docs/units.md says why.
 HARDENED = {
     "AmbientCapabilities": "",
     "CapabilityBoundingSet": "",

@@ -28,7 +28,7 @@ _CONDITIONS = """\
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
 The fields of `b200kit/run-conditions/1`, collected with every measured run
-([Measure](../measure.md#run-conditions)). A result without a *needed* field is not stored.
+([Measure](../measure.md#baseline)). A result without a *needed* field is not stored.
 Numbers that differ by no more than `slack` count as equal.
 
 """

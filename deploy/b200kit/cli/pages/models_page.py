@@ -16,7 +16,7 @@ _HEAD = """\
 
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
-How they are used: [Serve](../serve.md#sizing-and-layout).
+How they are used: [Layout](../layout.md).
 
 ## Models
 

@@ -52,7 +52,7 @@ class Weights(Keys):
     retain: int | None = Field(None, ge=1, le=100)
     """other revisions that stay, the newest first; all of them when None"""
     packed_caches: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")] | None = None
-    """SHA-256 of compile caches packed on a node that was warm, to begin with; see serving.md"""
+    """SHA-256 of compile caches packed on a node that was warm, to begin with (docs/weights.md)"""
 
 
 def problems(

@@ -92,7 +92,7 @@ class ServerFigures:
             return ""
         return (
             f"not measured: {self.other_requests} other requests were served meanwhile; drain the"
-            " node (docs/serve.md) or measure at a quiet time"
+            " node (docs/gateway.md) or measure at a quiet time"
         )
 
 
