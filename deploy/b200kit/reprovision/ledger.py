@@ -4,7 +4,9 @@ A line is on the disk before `append` returns (b200kit/run/jsonl.py). Each event
 first and then, with its digest there, into the node's file: a controller that dies between the two
 leaves one action that the log has and the transaction does not have, which the next owner takes up.
 Who writes about a node holds the lock of its file all the time; the kernel frees it when that
-process ends, whatever any clock says.
+process ends, whatever any clock says. A directory that several machines share must pass `flock` on
+between them and show a new file at once: NFS 4 without nolock and local_lock, with
+lookupcache=positive. Untested here; local disks are.
 """
 
 from __future__ import annotations

@@ -3,7 +3,15 @@
 The operations and the names of a machine's states are those of the API's reference and of MAAS'
 source (src/maasserver/api/machines.py, scriptresults.py, enum.py, read 2026-11-21). MAAS has no
 field for host keys. What an installation printed is saved, though, and came to MAAS over the
-machine's own credentials: lines there that hold MARKER and a public key are its answer.
+machine's own credentials: lines there that hold MARKER and a public key are its answer. So curtin
+has to print the key, and cloud-init to leave it. In curtin_userdata (of the snap, in
+/var/snap/maas/current/preseeds), below late_commands; untried:
+
+    b200_1: ["curtin", "in-target", "--", "ssh-keygen", "-A"]
+    b200_2: ["curtin", "in-target", "--", "sh", "-c",
+      "echo 'ssh_deletekeys: false' > /etc/cloud/cloud.cfg.d/90-host-keys.cfg"]
+    b200_3: ["curtin", "in-target", "--", "sh", "-c",
+      "sed 's/^/b200kit-host-key: /' /etc/ssh/ssh_host_ed25519_key.pub"]
 """
 
 from __future__ import annotations
