@@ -23,8 +23,7 @@ _SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE
 _GATEWAY = "haproxy.service"
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
-    "take the node out at the fleet's gateways and run again with min_available 0 "
-    "(docs/upgrade.md)"
+    "take the node out at the fleet's gateways and run again with min_available 0 (docs/upgrade.md)"
 )
 
 
