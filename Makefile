@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: help demo test golden test-process test-lab test-long weight bench lint setup down test-vendor test-index test-vm \
+.PHONY: help demo test docs screenshots golden test-process test-lab test-long weight bench lint setup down test-vendor test-index test-vm \
 	image test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
@@ -37,6 +37,13 @@ test-long: setup ## all cases of all tables, and the labs that CI leaves out (ro
 	@$(PYTEST) -n $(WORKERS) --all-cases -m "$(IN_MEMORY)"
 	@$(IN_LABS) -m "(lab and long or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
 	@$(PYTEST) tests/e2e/real_engine/test_demo.py
+
+docs: setup ## the documentation as a site, which needs no server: site/index.html
+	@$(PY) -m b200kit.cli.reference_pages all
+	@.venv/bin/mkdocs build --quiet
+
+screenshots: setup ## the pictures of the documentation anew (needs Chromium)
+	@$(PY) -m tests.screenshots
 
 weight: setup ## lines, words, tests and their CPU-minutes, beside those of the last release
 	@$(PY) -m tests.weight show

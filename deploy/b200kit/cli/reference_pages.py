@@ -1,10 +1,10 @@
 """Reference pages made from the code, so that they cannot say anything else. Pure but for `main`.
 
-    python -m b200kit.cli.reference_pages PAGE > docs/reference/PAGE.md
+    python -m b200kit.cli.reference_pages PAGE
     python -m b200kit.cli.reference_pages all
 
-The second form writes every page, and the JSON schema of NodeState.
-tests/unit/cli/test_docs.py compares the files with what is made here.
+The first form prints a page. The second one writes every page for the site (`make docs`; they are
+in no commit), and the JSON schema of NodeState.
 """
 
 from __future__ import annotations
@@ -270,11 +270,17 @@ PAGES = {
 }
 
 
+def write(folder: Path) -> None:
+    """Write every page into a folder, which is made where it is missing."""
+    folder.mkdir(exist_ok=True)
+    for name, made in PAGES.items():
+        (folder / f"{name}.md").write_text(made(), encoding="utf-8")
+
+
 def main(argv: list[str]) -> int:
     """Print one page or the schema, or write all of them."""
     if argv == ["all"]:
-        for name, made in PAGES.items():
-            (_FOLDER / f"{name}.md").write_text(made(), encoding="utf-8")
+        write(_FOLDER)
         node_schema.STORED.write_text(node_schema.schema_json(), encoding="utf-8")
         return 0
     page = {**PAGES, "schema": node_schema.schema_json}.get(argv[0]) if len(argv) == 1 else None

@@ -1,11 +1,20 @@
-"""The documentation says what the code does: reference pages are made from it."""
+"""The documentation says what the code does: reference pages are made from it, its site builds."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -21,10 +30,11 @@ from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
 from b200kit.stages.support.operating_systems import SUPPORTED
+from tests import screenshots
 from tests.subtests import in_subtests
 
 ROOT = Path(__file__).resolve().parents[3]
-REFERENCE = sorted(ROOT.glob("docs/reference/*.md"))
+REFERENCE = [ROOT / f"docs/reference/{name}.md" for name in reference_pages.PAGES]
 WRITTEN = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "tests/**/README.md")
@@ -38,9 +48,17 @@ _PATH = re.compile(
 )
 
 
+@cache
 def page(name: str) -> str:
-    """The text of a page by its path."""
+    """The text of a page by its path; a reference page as it is made, which is in no commit."""
+    if name.startswith("docs/reference/"):
+        return reference_pages.PAGES[Path(name).stem]()
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def text_of(path: Path) -> str:
+    """The text of a page."""
+    return page(os.path.relpath(path, ROOT))
 
 
 def rows(name: str) -> dict[str, list[str]]:
@@ -53,19 +71,61 @@ def rows(name: str) -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in cells}
 
 
-@pytest.mark.parametrize("name", reference_pages.PAGES)
-def test_reference_page_is_made_from_the_code(name: str) -> None:
-    made = reference_pages.PAGES[name]()
-    assert page(f"docs/reference/{name}.md") == made, "python -m b200kit.cli.reference_pages all"
+@pytest.mark.process
+def test_site_builds_without_a_dead_link_and_asks_no_other_server(tmp_path: Path) -> None:
+    docs, site = tmp_path / "docs", tmp_path / "site"
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("reference"))
+    reference_pages.write(docs / "reference")
+    config = yaml.safe_load(page("mkdocs.yml"))
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    argv = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(site)]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    loaded = re.compile(r"""<(?:link|script|img)\b[^>]*(?:href|src)=["'](?:https?:)?//""")
+    assert [p.name for p in site.rglob("*.html") if loaded.search(p.read_text())] == []
 
 
-def test_there_is_no_reference_page_that_nothing_makes() -> None:
-    assert [path.stem for path in REFERENCE] == sorted(reference_pages.PAGES)
+def test_pictures_are_small_and_each_is_shown() -> None:
+    pictures = sorted((ROOT / "docs/images").iterdir())
+    assert sum(path.stat().st_size for path in pictures) < 400_000
+    shown_in = "".join(map(text_of, WRITTEN))
+    assert [path.name for path in pictures if f"images/{path.name})" not in shown_in] == []
 
 
-@pytest.mark.parametrize("name", reference_pages.PAGES)
-def test_every_reference_page_is_in_the_index(name: str) -> None:
-    assert f"(reference/{name}.md)" in page("docs/index.md")
+@pytest.mark.process
+def test_every_picture_of_a_screen_is_made_by_the_target() -> None:
+    svgs = screenshots.terminals()
+    made = {*(f"{name}.svg" for name in svgs), *(f"{name}.png" for name in screenshots.web_pages())}
+    assert made <= {path.name for path in screenshots.IMAGES.iterdir()}
+    assert [name for name, svg in svgs.items() if re.search(r"url\(.?http", svg)] == []
+
+
+def commands_named(text: str) -> Iterator[list[str]]:
+    """The command lines of `b200` in a page: whole lines of code, and those within a sentence."""
+    code = re.findall(r"^(?:    |\$ )*((?:\S+/)?b200 .+)$|`(b200 [^`]+)`", text, re.MULTILINE)
+    for line in (a or b for a, b in code):
+        for one in re.split(r" && |\s+#\s|\s\||;|\s{3,}", line):
+            with suppress(ValueError):
+                words = shlex.split(one)
+                if words and Path(words[0]).name == "b200":
+                    yield words[1:]
+
+
+@in_subtests("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_and_options_that_are_named_exist(path: Path) -> None:
+    for words in commands_named(text_of(path)):
+        command: click.Command = cli.b200
+        context, rest = click.Context(command), list(words)
+        while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z-]+", rest[0]):
+            if rest[0].startswith("-"):
+                break
+            found = command.get_command(context, rest.pop(0))
+            assert found is not None, words
+            command = found
+        if words[:1] == ["lab"]:
+            continue  # its words are the simulator's own
+        known = {o for p in command.get_params(context) for o in (*p.opts, *p.secondary_opts)}
+        assert {word.partition("=")[0] for word in rest if word.startswith("--")} <= known, words
 
 
 def test_every_check_and_action_is_described() -> None:
@@ -83,11 +143,8 @@ def steps_of_the_pipeline() -> list[str]:
     return [step.name for step in pipeline.STEPS]
 
 
-@pytest.mark.parametrize("name", ["docs/reference/stages.md", "docs/deploy.md"])
-def test_every_stage_is_described_in_the_order_of_the_pipeline(name: str) -> None:
-    described = (
-        re.findall(r"^## (.+)$", page(name), re.MULTILINE) if "stages" in name else rows(name)
-    )
+def test_every_stage_is_described_in_the_order_of_the_pipeline() -> None:
+    described = re.findall(r"^## (.+)$", page("docs/reference/stages.md"), re.MULTILINE)
     expected = steps_of_the_pipeline()
     assert [step for step in described if step in expected] == expected
 
@@ -136,7 +193,6 @@ def test_every_node_command_has_its_exit_codes(command: str) -> None:
 @in_subtests("entry", ENTRIES)
 def test_every_entry_file_is_described(entry: str) -> None:
     assert f"deploy/{entry} -y" in page("docs/reference/cli.md")
-    assert f"`deploy/{entry}`" in page("README.md")
 
 
 @pytest.mark.parametrize("name", ["docs/reference/cli.md", "docs/check.md"])
@@ -146,31 +202,36 @@ def test_every_exit_code_of_an_entry_is_described(name: str) -> None:
 
 @in_subtests("word", outcome._WORDS)
 def test_every_outcome_is_described_with_what_it_counts_as(word: str) -> None:
-    found = [cells for name, cells in rows("README.md").items() if re.match(rf"{word}\b", name)]
+    table = rows("docs/troubleshooting.md").items()
+    found = [cells for name, cells in table if re.match(rf"{word}\b", name)]
     assert [cells[-1] for cells in found] == ["success" if word in outcome.GOOD else "failure"]
 
 
 @in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in _LINK.findall(path.read_text(encoding="utf-8")):
+    for target in _LINK.findall(text_of(path)):
         file, _, heading = target.partition("#")
         if target.startswith("https://"):
             continue
-        found = path.parent / file if file else path
-        assert found.exists(), target
+        found = (path.parent / file).resolve() if file else path
+        assert found in REFERENCE or found.exists(), target
+        # A reader of the repository has no reference pages; the site has nothing but docs/.
+        assert path.parent != ROOT or found not in REFERENCE, target
+        assert ROOT / "docs" not in path.parents or ROOT / "docs" in found.parents, target
         if heading:
             assert heading in headings(found), target
 
 
 def headings(path: Path) -> set[str]:
     """The anchors of a page's headings."""
-    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text_of(path), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
 @in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_that_are_named_exist(path: Path) -> None:
-    named = set(_PATH.findall(path.read_text(encoding="utf-8")))
+    named = set(_PATH.findall(text_of(path)))
+    named -= {f"docs/reference/{name}.md" for name in reference_pages.PAGES} | {"docs/reference/"}
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
@@ -212,7 +273,7 @@ def test_every_attack_has_a_test() -> None:
 @in_subtests("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_make_targets_that_are_named_exist(path: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", page("Makefile"), re.MULTILINE))
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     named = set(re.findall(r"`make ([\w-]+)`|^    make ([\w-]+)\b", text, re.MULTILINE))
     assert {word for pair in named for word in pair if word} <= targets
 

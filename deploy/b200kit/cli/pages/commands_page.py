@@ -29,9 +29,8 @@ _HEAD = """\
 
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
-pyinfra with an entry file touches nodes; `b200` does not, `b200 check` and `b200 watch` only look;
-`node.pyz` runs on a node. Run all from the root of the checkout. `.venv/bin/` is where `make` puts
-them.
+`b200` runs inside a site and hands its deploys to pyinfra, with the entry files below; `node.pyz`
+runs on a node. In a checkout `.venv/bin/` is where `make` puts them.
 
 ## Entry files
 
@@ -46,7 +45,7 @@ _EXITS = """\
 | 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
 
 `summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
-are in the [README](../../README.md#outcomes).
+are in [Troubleshooting](../troubleshooting.md#outcomes).
 
 Options of pyinfra:
 
