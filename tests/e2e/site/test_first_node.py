@@ -1,6 +1,6 @@
 """docs/first-node.md as a newcomer types it: an empty directory, two bare nodes, the first tokens.
 
-What its first part needs is played outside and gone before the second one. The nodes reach nothing
+What its first part needs is simulated outside and gone before the second one. The nodes reach nothing
 but the mirror.
 """
 
@@ -47,7 +47,7 @@ def lines(heading: str) -> list[str]:
     return re.findall(r"(?m)^    (.+)$", part.partition("\n## ")[0])
 
 
-AWAY, SITE = lines("Where there is a way out"), lines("At the site")
+AWAY, SITE = lines("With internet access"), lines("At the site")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def home(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def first(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
-    """The first part of the page, with a way out."""
+    """The first part of the page, with internet access."""
     state = read_state(lab_paths())
     work, path = tmp_path_factory.mktemp("outside"), f"{home}/bin:{os.environ['PATH']}"
     [init] = [number for number, line in enumerate(AWAY) if line.startswith("b200 init")]
