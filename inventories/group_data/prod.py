@@ -1,4 +1,4 @@
-"""What production nodes are asked to be. Every key is described in docs/reference/inventory.md.
+"""What production nodes are asked to be. `b200 explain KEY` tells of every key.
 
 `b200 init` writes such a file from a look at your nodes; this one is an example to fill in: your
 mirror, your keys. A key nobody knows, a value of the wrong type or a combination that cannot work
@@ -58,7 +58,7 @@ weights: dict[str, object] = {
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 
-# Settings of the operating system other than by default (docs/reference/settings.md); None leaves
+# Settings of the operating system other than by default (`b200 explain setting`); None leaves
 # one alone.
 settings: dict[str, object] = {
     # "iommu": "off",

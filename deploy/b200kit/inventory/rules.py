@@ -243,7 +243,7 @@ def _taken(spec: NodeSpec) -> list[int]:
 
 def _which(name: str, catalogue: Catalogue) -> str:
     """The known model that is nearest, else where all of them are: they are too many for a line."""
-    return did_you_mean(name, catalogue.models) or "; docs/reference/models.md has those known"
+    return did_you_mean(name, catalogue.models) or "; `b200 models` lists those known"
 
 
 def _names(known: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ def test_no_key_takes_a_url_with_a_user_in_it() -> None:
 
 def test_unknown_model_names_the_nearest_or_where_all_are() -> None:
     assert 'did you mean "tiny-llama"?' in problems(model="tiny-lama")["model"]
-    assert "docs/reference/models.md" in problems(model="gpt-9")["model"]
+    assert "b200 models" in problems(model="gpt-9")["model"]
 
 
 def test_unknown_hardware_is_refused() -> None:
