@@ -200,9 +200,9 @@ def test_every_exit_code_of_an_entry_is_described(name: str) -> None:
     assert {"0", "1", "2"} <= set(rows(name))
 
 
-@in_subtests("word", outcome._WORDS)
+@in_subtests("word", outcome.WORDS)
 def test_every_outcome_is_described_with_what_it_counts_as(word: str) -> None:
-    table = rows("docs/troubleshooting.md").items()
+    table = rows("docs/reference/cli.md").items()
     found = [cells for name, cells in table if re.match(rf"{word}\b", name)]
     assert [cells[-1] for cells in found] == ["success" if word in outcome.GOOD else "failure"]
 

@@ -45,7 +45,7 @@ _EXITS = """\
 | 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
 
 `summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
-are in [Troubleshooting](../troubleshooting.md#outcomes).
+are in the [README](../../README.md#outcomes).
 
 Options of pyinfra:
 
