@@ -58,7 +58,7 @@ def web_pages() -> dict[str, tuple[str, tuple[int, int]]]:
                           stages=[], expectation=states.expectation(), changes=0)  # fmt: skip
     return {
         "report-unfit": (render(records.record("check.py", n02=broken)), (1100, 700)),
-        "report-live": (render(records.record(n01=_live())), (1100, 915)),
+        "report-live": (render(records.record(n01=_live())), (1100, 1040)),
         # Its script would say that the page is old.
         "fleet": (_SCRIPT.sub("", fleet_page.page(fleets.mixed())), (1100, 860)),
     }
