@@ -1,7 +1,7 @@
 """docs/first-node.md as a newcomer types it: an empty directory, two bare nodes, the first tokens.
 
-What its first part needs is simulated outside and gone before the second one. The nodes reach nothing
-but the mirror.
+What its first part needs is simulated outside and gone before the second one. The nodes reach
+nothing but the mirror.
 """
 
 from __future__ import annotations
