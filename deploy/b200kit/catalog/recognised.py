@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from b200kit.catalog.hardware import gpu_name
 from b200kit.catalog.types import Hardware
 from b200kit.node.state import machine_kind
 from b200kit.node.state.machine_kind import Kind
@@ -49,9 +50,9 @@ def matching(
                     f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
                 )
             return hardware
-    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.gpus))})"
+    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(map(gpu_name, sorted(one.gpus)))})"
               for one in candidates]  # fmt: skip
-    seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(sorted(ids))}"
+    seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(map(gpu_name, sorted(ids)))}"
     raise Unrecognised(
         f"the node shows {seen if ids else 'no GPU'}, which is not {', '.join(boards)}"
     )

@@ -13,7 +13,15 @@ from importlib import import_module
 import click
 
 from b200kit import __version__
-from b200kit.cli.command import INTERRUPTED, USAGE, Refusal, words
+from b200kit.cli.command import (
+    INTERRUPTED,
+    READER_LEFT,
+    UNWRITABLE,
+    USAGE,
+    Group,
+    Refusal,
+    words,
+)
 from b200kit.run import console
 from b200kit.run.places import NoSite
 
@@ -21,6 +29,8 @@ GROUPS = {
     "Start here": {
         "init": "write a site's inventory, from a look at its nodes",
         "models": "the models that are known, by name",
+        "doctor": "is this machine ready to run b200kit?",
+        "explain": "what a check, key, outcome or exit code means, and what to do",
         "plan": "how a node should serve a model, and why",
         "lab": "simulated B200 nodes on this machine: up, down, status",
     },
@@ -77,15 +87,10 @@ EXAMPLES = {
     "b200 deploy": "take them live",
     "b200 check": "are they fit?",
 }
-READER_LEFT = 141
-"""What a shell reports of a program that SIGPIPE ended."""
-
-UNWRITABLE = 74
-"""Of sysexits.h: the answer could not be written, such as to a full disk."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """A group whose members are imported only when they run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -130,8 +135,15 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="b200 %(version)s")
-def b200() -> None:
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="Colour; auto: on a terminal, by NO_COLOR and FORCE_COLOR.",
+)  # fmt: skip
+def b200(color: str) -> None:
     """Provision, prove and watch nodes with 8 NVIDIA B200. Inside a site, no path is needed."""
+    if color != "auto":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -161,7 +173,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         _no_slips(arguments)
         # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
-        with b200.make_context("b200", list(arguments) or ["--help"]) as context:
+        with b200.make_context("b200", list(arguments)) as context:
             status: int | None = b200.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, Command, Refusal
 from b200kit.cli.deploys import INVENTORY, PASSWORD, inventory_of, sudo_password
 from b200kit.node.client.question import AskedAnswer
 from b200kit.node.lib import documents
@@ -33,7 +33,8 @@ _LONGEST = 32_768
 @click.argument("text")
 @INVENTORY
 @PASSWORD
-def command(node: str, text: str, inventory: Path | None, asks: bool) -> int:
+@JSON
+def command(node: str, text: str, inventory: Path | None, asks: bool, as_json: bool) -> int:
     """Ask the model on NODE a question, through the node's gateway and with its key.
 
     The question is sent on the node itself, over your own ssh, so that nothing need be reachable
@@ -47,7 +48,9 @@ def command(node: str, text: str, inventory: Path | None, asks: bool) -> int:
     except InventoryRefused as error:
         raise Refusal(str(error), NOT_ANSWERED) from None
     answer = _asked(login, node, question, sudo_password() if asks else None)
-    if answer.text:
+    if as_json:
+        console.document(documents.unstructure(answer))
+    elif answer.text:
         console.out(*answer.text.strip().splitlines())
     if answer.error:
         raise Refusal(f"{node}: {answer.error}", NOT_ANSWERED)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, REPORTS, TRANSACTIONS, Command, Group, Refusal
 from b200kit.cli.report import find
+from b200kit.node.lib.documents import unstructure
 from b200kit.report.document import counted, mapping, read
 from b200kit.report.files import stored
 from b200kit.reprovision import audit, copy_comparison, ledger
@@ -18,12 +19,9 @@ from b200kit.run import chain, console
 from b200kit.run.places import safe_name
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
-_FOLDER = click.option(
-    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
-)
 
 
-@click.group("audit", no_args_is_help=False)
+@click.group("audit", cls=Group)
 def command() -> None:
     """The log of every action on every node."""
 
@@ -37,16 +35,14 @@ def command() -> None:
         UNREADABLE: "there is no log, or it cannot be read",
     },
 )
-@_FOLDER
+@TRANSACTIONS
 @click.option(
-    "--run", default="latest", show_default=True,
+    "--run", default="latest", show_default=True, metavar="RUN",
     help="The run that read the nodes' own copies, as b200 report takes it.",
 )  # fmt: skip
-@click.option(
-    "--reports", type=click.Path(path_type=Path),
-    help="Directory of all runs.",
-)  # fmt: skip
-def verify(transactions: Path | None, run: str, reports: Path | None) -> int:
+@REPORTS
+@JSON
+def verify(transactions: Path | None, run: str, reports: Path | None, as_json: bool) -> int:
     """Say whether the log is intact, by the nodes' files and by the nodes' own copies."""
     folder = transactions or ledger.directory()
     with ledger.unchanged(folder):
@@ -64,6 +60,13 @@ def verify(transactions: Path | None, run: str, reports: Path | None) -> int:
         console.err(f"b200 audit: {line}")
     log = chain.parse(action_of, content)
     state = counted(len(faults), "fault") if faults else "intact"
+    if as_json:
+        copied = sorted(copies.by_node)
+        console.document(
+            {"actions": len(log.entries), "nodes": names, "newest": log.last, "copies": copied,
+             "faults": faults}
+        )  # fmt: skip
+        return DAMAGED if faults else INTACT
     actions = f"{counted(len(log.entries), 'action')} on {counted(len(names), 'node')}"
     console.out(f"{actions}: {state}; newest {log.last[:10]}")
     console.out(_compared(copies, names))
@@ -72,13 +75,13 @@ def verify(transactions: Path | None, run: str, reports: Path | None) -> int:
 
 @command.command("show", cls=Command, exit_codes={INTACT: "shown", UNREADABLE: "there is no log"})
 @click.argument("node", required=False)
-@_FOLDER
-def show(node: str | None, transactions: Path | None) -> None:
+@JSON
+@TRANSACTIONS
+def show(node: str | None, as_json: bool, transactions: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
     content = _content(transactions or ledger.directory())
-    for entry in chain.parse(action_of, content).entries:
-        if node in (None, entry.node):
-            console.out(str(entry))
+    entries = [e for e in chain.parse(action_of, content).entries if node in (None, e.node)]
+    console.document(unstructure(entries)) if as_json else console.out(*map(str, entries))
 
 
 def _damaged(folder: Path, names: list[str]) -> Iterator[str]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from b200kit.cli.command import Command, Refusal
-from b200kit.cli.judge import read_json
+from b200kit.cli.command import REPORTS, Command, Refusal
 from b200kit.cli.report import find, load
 from b200kit.node.lib import timestamp
-from b200kit.records import archive
+from b200kit.records import archive, observed_file
 from b200kit.records.expected import by_hardware
 from b200kit.report.outcome import hosts_of
 from b200kit.run import console
@@ -23,19 +22,19 @@ NOTHING = 2
     "bundle", cls=Command, exit_codes={0: "written", NOTHING: "nothing was observed, or is written"}
 )
 @click.argument("node")
-@click.option("--run", default="latest", show_default=True, help="A run's directory or its id.")
 @click.option(
-    "--reports", type=click.Path(path_type=Path),
-    help="Directory of all runs.",
+    "--run", default="latest", show_default=True, metavar="RUN",
+    help="A run's directory or its id.",
 )  # fmt: skip
-@click.option("--state", "file", metavar="FILE", help="A recorded state instead of a run's.")
+@REPORTS
+@click.option("--state", "file", metavar="PATH", help="A recorded node instead of a run's.")
 @click.option(
     "--hardware", "name", default="hgx-b200", show_default=True, metavar="NAME",
-    help="With --state: a hardware of the catalog.",
+    help="With --state: a hardware of the catalogue.",
 )  # fmt: skip
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("bundle.tar.gz"), show_default=True,
-    metavar="FILE", help="The archive; one that is there is not replaced.",
+    metavar="PATH", help="The archive; one that is there is not replaced.",
 )  # fmt: skip
 def command(
     node: str, run: str, reports: Path | None, file: str | None, name: str, output: Path
@@ -56,7 +55,7 @@ def command(
 
 def _of_file(file: str, name: str) -> tuple[dict[str, Any], Any]:
     today = {"today": timestamp.today()}
-    return _observed(read_json(file), file), {**today, **by_hardware(name)}
+    return _observed(observed_file.read(file).state, file), {**today, **by_hardware(name)}
 
 
 def _of_run(node: str, run: str, reports: Path | None) -> tuple[dict[str, Any], Any]:

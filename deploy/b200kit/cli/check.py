@@ -16,7 +16,7 @@ import click
 
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
-from b200kit.cli.command import Command
+from b200kit.cli.command import JSON, Command, page_option
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry, sudo_password
 from b200kit.node.checks import bare
 from b200kit.node.checks.judge import judge
@@ -47,22 +47,17 @@ _AT_ONCE = 16
 @click.option("--local", is_flag=True, help="Look at this machine, without SSH.")
 @click.option(
     "--hardware", "name", metavar="NAME",
-    help="A hardware of the catalog, instead of what the PCI ids of the GPUs say.",
+    help="A hardware of the catalogue, instead of what the PCI ids of the GPUs say.",
 )  # fmt: skip
 @click.option(
-    "-F", "--ssh-config", metavar="FILE", help="As ssh -F; by default your own ssh_config."
+    "-F", "--ssh-config", metavar="PATH", help="As ssh -F; by default your own ssh_config."
 )
 @PASSWORD
 @INVENTORY
 @VERBOSE
 @click.option("--topology", is_flag=True, help="Of several nodes, print each one's GPUs, too.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the record as JSON, with what was read."
-)
-@click.option(
-    "--page", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write a page with a picture of each machine, too.",
-)  # fmt: skip
+@JSON
+@page_option("a page with a picture of each machine")
 def command(
     hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, asks: bool,
     topology: bool, as_json: bool, page: Path | None, inventory: Path | None, verbose: bool,
@@ -72,13 +67,13 @@ def command(
     Inside a site: its nodes, or those named, by the site's inventory. Anywhere: USER@HOST, or HOST
     outside a site, over your own ssh and without an inventory; then what compares a node with one
     is not judged. ssh must know each node's host key; a user who is not root needs sudo. Options
-    but -K, -i and -v are of looks over ssh.
+    but -K, -i, -v and --json are of looks over ssh.
     """
-    over_ssh = local or name or ssh_config or topology or as_json or page
+    over_ssh = local or name or ssh_config or topology or page
     if inventory or not (over_ssh or any("@" in host for host in hosts) or places.site() is None):
         if over_ssh:
-            raise click.UsageError("-i goes only with NODE, -K and -v")
-        return run_entry("check.py", hosts, inventory, verbose, asks)
+            raise click.UsageError("-i goes only with NODE, -K, -v and --json")
+        return run_entry("check.py", hosts, inventory, verbose, asks, as_json)
     if local == bool(hosts):
         here = "" if places.site() else "; no site is here"
         raise click.UsageError(f"name hosts, or --local for this machine{here}")

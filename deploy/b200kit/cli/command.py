@@ -1,15 +1,29 @@
-"""What all sub-commands share: exit codes that their help lists, and refusals of one line."""
+"""What all sub-commands share: options, exit codes that their help lists, refusals of one line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from click.core import iter_params_for_processing
+from click.shell_completion import CompletionItem
 
 INTERRUPTED = 130
-USAGE = 64
-"""Of sysexits.h: an option, a file that is named, or no site here. No verdict has this code."""
+USAGE, UNWRITABLE, READER_LEFT = 64, 74, 141
+"""64 and 74 of sysexits.h; what a shell reports of a program that SIGPIPE ended."""
+EXIT_CODES = {
+    0: "as it should be: live, fit, ready, shown, written",
+    1: "it is not: a node is unfit, failed or out of reach, or what was asked is refused",
+    2: "nothing is known to be wrong, but something was not measured, or cannot be read",
+    3: "nodes are bare (`b200 check`), or not to be trusted (`b200 init`)",
+    USAGE: "the request is wrong: its options, a file that it names, or no site here",
+    UNWRITABLE: "the answer could not be written, such as to a full disk",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    READER_LEFT: "whoever read the answer left",
+}
+"""What codes mean with every command; each command's help says what they are with it."""
 
 
 class Command(click.Command):
@@ -17,13 +31,40 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, exit_codes: Mapping[int, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        usage = "the request is wrong: its options, a file that it names, or no site here"
-        self.exit_codes = {**exit_codes, USAGE: usage}
+        self.exit_codes = {**exit_codes, USAGE: EXIT_CODES[USAGE]}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes below the options."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it, but all that is missing or wrong is named at once, not the first."""
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.BadParameter:
+            given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            params = iter_params_for_processing(order, self.get_params(ctx))
+            raise click.UsageError(" ".join(_wrong(ctx, given, params)), ctx) from None
+
+
+def _wrong(
+    ctx: click.Context, given: Mapping[str, Any], params: Iterable[click.Parameter]
+) -> Iterator[str]:
+    for param in params:
+        try:
+            param.process_value(ctx, param.consume_value(ctx, given)[0])
+        except click.BadParameter as error:
+            error.ctx, error.param = ctx, param
+            yield f"{error.format_message().rstrip('.')}."
+
+
+class Group(click.Group):
+    """A group that prints its help where it is called alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The same as with --help, which is a question and no error."""
+        return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
 
 
 def words(error: Exception) -> str:
@@ -39,3 +80,34 @@ class Refusal(Exception):
     def __init__(self, why: str | Exception, exit_code: int) -> None:
         super().__init__(why if isinstance(why, str) else words(why))
         self.exit_code = exit_code
+
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any] | click.Command)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def folder(name: str, of: str) -> Callable[[_Decorated], _Decorated]:
+    """The option for a directory that is the site's own where it is not named."""
+    return click.option(f"--{name}", type=_FOLDER, metavar="DIR", help=f"{of}; else the site's.")
+
+
+REPORTS = folder("reports", "Directory of all runs")
+TRANSACTIONS = folder("transactions", "Directory of the transactions")
+
+
+def page_option(what: str) -> Callable[[_Decorated], _Decorated]:
+    """The option for an HTML page of the result."""
+    return click.option(
+        "--page", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+        help=f"Write {what}, too.",
+    )  # fmt: skip
+
+
+def completes(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
+    """How a shell completes a word that is one of *names*."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in names() if name.startswith(begun)]
+
+    return complete

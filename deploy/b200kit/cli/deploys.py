@@ -15,13 +15,13 @@ from typing import Any
 
 import click
 
-from b200kit.cli.command import Command
+from b200kit.cli.command import JSON, Command
 from b200kit.cli.entry_run import EntryRun
 from b200kit.run import places
 
 _FAILED = "a node failed, was refused, or could not be reached"
 INVENTORY = click.option(
-    "-i", "--inventory", type=click.Path(path_type=Path), metavar="FILE",
+    "-i", "--inventory", type=click.Path(path_type=Path), metavar="PATH",
     help="Which inventory; else the site's only one, or prod.py.",
 )  # fmt: skip
 VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print what pyinfra says, too.")
@@ -97,13 +97,15 @@ def command_of(name: str) -> click.Command:
     deploy = DEPLOYS[name]
 
     def run(
-        nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool,
+        nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool, as_json: bool,
         dry: bool = False, yes: bool = True,
     ) -> int:  # fmt: skip
-        return run_entry(deploy.entry, nodes, inventory, verbose, asks, dry=dry, asked=not yes)
+        return run_entry(
+            deploy.entry, nodes, inventory, verbose, asks, as_json, dry=dry, asked=not yes
+        )
 
     run.__doc__ = f"{deploy.does}\n\n{deploy.says}"
-    options = (*deploy.options, INVENTORY, PASSWORD, VERBOSE)
+    options = (*deploy.options, INVENTORY, PASSWORD, VERBOSE, JSON)
     for option in reversed(options):
         run = option(run)
     run = click.argument("nodes", nargs=-1, metavar="[NODE...]")(run)
@@ -112,7 +114,7 @@ def command_of(name: str) -> click.Command:
 
 def run_entry(
     entry: str, nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool,
-    *, dry: bool = False, asked: bool = False,
+    as_json: bool, *, dry: bool = False, asked: bool = False,
 ) -> int:  # fmt: skip
     """Run an entry file over *nodes* of the inventory, all for none; returns its exit code.
 
@@ -121,9 +123,10 @@ def run_entry(
     asked = asked and not dry
     if asked and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: -y makes the changes unasked")
-    run = EntryRun(
-        inventory_of(inventory), entry, nodes, verbose, sudo_password() if asks else None
-    )
+    if asked and as_json:
+        raise click.UsageError("--json asks nobody: it goes with --dry-run or -y")
+    password = sudo_password() if asks else None
+    run = EntryRun(inventory_of(inventory), entry, nodes, verbose, as_json, password)
     if asked:
         if code := run.go(dry=True):
             return code

@@ -34,6 +34,7 @@ class EntryRun:
     entry: str
     nodes: Sequence[str] = ()
     verbose: bool = False
+    as_json: bool = False
     password: str | None = None
 
     def go(self, *, dry: bool = False) -> int:
@@ -77,6 +78,8 @@ class EntryRun:
         own = {console.FRONT: str(pipe), console.WIDTH: str(console.width())}
         if console.coloured():
             own["FORCE_COLOR"] = "1"
+        if self.as_json:
+            own[console.JSON] = "1"
         if self.password is not None:
             own[SUDO_PASSWORD] = self.password
         return {**os.environ, **own, "PYINFRA_PROGRESS": "off"}

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command
+from b200kit.cli.command import JSON, Command, Group
 from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from b200kit.records import golden, store
 from b200kit.records.entries import Forgetting, Record, RecordError
 from b200kit.run import console
@@ -24,7 +25,7 @@ _TOLERANCE = click.option(
 _SHOWN = ("machine.gpus", "versions.driver", "versions.engine_says", "load.model", "model.revision")
 
 
-@click.group("golden", no_args_is_help=False)
+@click.group("golden", cls=Group)
 def command() -> None:
     """References of golden answers."""
 
@@ -34,15 +35,18 @@ def command() -> None:
 )
 @click.argument("key", required=False)
 @_TOLERANCE
+@JSON
 @FOLDER
-def show(key: str | None, tolerance: float, records: Path) -> int:
+def show(key: str | None, tolerance: float, as_json: bool, records: Path) -> int:
     """Show what each key's reference is of and how many replicas agree, or one KEY in full."""
     with refusals(UNKNOWN):
         names = [_name(records, key)] if key else store.nodes(records / golden.FOLDER)
         if not names:
             raise RecordError(f"no golden answers in {records} yet: measure a node first")
         known = {name: store.read(records / golden.FOLDER, name) for name in names}
-    for name, record in known.items():
+    if as_json:
+        console.document(unstructure({name: record.golden for name, record in known.items()}))
+    for name, record in known.items() if not as_json else ():
         console.out(*_lines(name, record, tolerance), *(_whole(record) if key else ()))
     for name, record in known.items():
         for note in (*record.torn, *record.damage):
@@ -52,7 +56,7 @@ def show(key: str | None, tolerance: float, records: Path) -> int:
 
 @command.command("forget", cls=Command, exit_codes={DONE: "forgotten", REFUSED: "refused"})
 @click.argument("key")
-@click.option("--by", required=True, help="Who answers for it.")
+@click.option("--by", required=True, metavar="NAME", help="Who answers for it.")
 @click.option("--why", required=True, help="Why the reference is wrong.")
 @FOLDER
 def forget(key: str, by: str, why: str, records: Path) -> None:

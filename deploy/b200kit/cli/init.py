@@ -57,8 +57,17 @@ class _Ways:
     },
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="[USER@]HOST...")
-@click.option("--to", "folder", type=_Path, help="The site's directory; else the site here, or .")
-@click.option("--model", help="What to serve: a name of the catalogue or of the Hub, or yours.")
+@click.option(
+    "--to",
+    "folder",
+    type=_Path,
+    metavar="DIR",
+    help="The site's directory; else the site here, or .",
+)
+@click.option(
+    "--model", metavar="MODEL",
+    help="What to serve: a name of the catalogue or of the Hub, or yours.",
+)  # fmt: skip
 @click.option(
     "--goal", type=click.Choice(sorted(GOALS)), default="balanced", show_default=True,
     help="What matters most.",
@@ -69,17 +78,21 @@ class _Ways:
     help="Where nodes get everything from: the vendors' sites, or your mirror.",
 )  # fmt: skip
 @click.option(
-    "--known-hosts", "known", type=_Path, help="Host keys you trust; else ssh's own files."
+    "--known-hosts",
+    "known",
+    type=_Path,
+    metavar="PATH",
+    help="Host keys you trust; else ssh's own files.",
 )
 @click.option(
-    "--console", "consoles", multiple=True, metavar="HOST=FILE",
+    "--console", "consoles", multiple=True, metavar="HOST=PATH",
     help="A console's output, with the host keys that cloud-init printed.",
 )  # fmt: skip
 @click.option(
     "--fingerprint", "prints", multiple=True, metavar="HOST=SHA256:...",
     help="A host key's fingerprint that you compared; may be given again.",
 )  # fmt: skip
-@click.option("-F", "--ssh-config", metavar="FILE", help="As ssh -F.")
+@click.option("-F", "--ssh-config", metavar="PATH", help="As ssh -F.")
 @PASSWORD
 @click.option(
     "--fetch/--no-fetch", default=True, show_default=True,
@@ -301,7 +314,7 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest, of: str) 
         typed = shlex.join(node.login.typed for node in nodes)
         steps.append(f"b200 init {typed} --to {folder} --model {asked.model} --write")
     if asked.fingerprint:
-        steps.append(f"b200 mirror build {folder / files.NODES} --to MIRROR {kernels}")
+        steps.append(f"b200 mirror build -i {folder / files.NODES} --to MIRROR {kernels}")
     here = folder.resolve() == Path.cwd()
     steps += [] if here else [f"cd {folder}"]
     return [*steps, "b200 ready", "b200 deploy"]

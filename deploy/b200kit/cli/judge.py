@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
-from b200kit.cli.command import Command, words
+from b200kit.cli.command import JSON, Command, completes, words
 from b200kit.node.checks.judge import judge_vetted, schema_of
-from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA, StateView
-from b200kit.records import archive, examples
+from b200kit.records import examples, observed_file
 from b200kit.records.expected import by_hardware
 from b200kit.report.document import clean
 from b200kit.report.terminal.lines import Lines
-from b200kit.report.terminal.page import check_lines
+from b200kit.report.terminal.page import check_lines, explain_line
 from b200kit.run import console
-
-
-def read_json(path: str) -> Any:
-    """A JSON file; raises OSError or ValueError."""
-    try:
-        return documents.parse(Path(path).read_bytes(), documents.LARGE)
-    except documents.Malformed as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @click.command(
@@ -36,26 +27,33 @@ def read_json(path: str) -> Any:
     cls=Command,
     exit_codes={0: "fit", 1: "unfit", 2: "not measured, or the file cannot be read"},
 )
-@click.argument("state", required=False)
-@click.option("--example", "named", metavar="NAME", help="A recorded node that comes with b200kit.")
+@click.argument("state", metavar="[PATH]", required=False)
+@click.option("--example", "named", metavar="NAME", shell_complete=completes(examples.names),
+              help="A recorded node that comes with b200kit.")  # fmt: skip
 @click.option("--list", "listed", is_flag=True, help="Show the examples and where each is from.")
 @click.option(
     "--hardware", "name", metavar="NAME",
-    help="A hardware of the catalog; by default what the node's GPUs are.",
+    help="A hardware of the catalogue; by default what the node's GPUs are.",
 )  # fmt: skip
-@click.option("--expect", metavar="FILE", help="An expectation instead of hardware data alone.")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--expect", metavar="PATH", help="An expectation instead of hardware data alone.")
+@JSON
 @click.option("--topology", is_flag=True, help="Print the matrix of the GPUs, too.")
 def command(
     state: str | None, named: str | None, listed: bool, name: str | None, expect: str | None,
     as_json: bool, topology: bool,
 ) -> int:  # fmt: skip
-    """Judge the recorded node in the file STATE, a NodeState document as `observe` prints it.
+    """Judge the recorded node in the file PATH.
 
-    An archive of `b200 bundle` has its own expectation; --expect goes before it.
+    A node's file of a run (.json.gz), what `b200 check --json` printed, an archive of `b200
+    bundle`, or a bare NodeState. What the first three were judged by judges them again; --expect
+    goes before it.
     """
     if sum(map(bool, (state, named, listed))) != 1:
         raise click.UsageError("say one of: a file, --example NAME, --list")
+    if listed and as_json:
+        known = map(examples.load, examples.names())
+        console.document([{"name": e.name, "kind": e.kind, **dict(e.origins())} for e in known])
+        return 0
     if listed:
         page = Lines(console.width(), console.coloured())
         for example in map(examples.load, examples.names()):
@@ -67,7 +65,7 @@ def command(
         return 0
     try:
         shown, observed, own = _example(named, name) if named else _file(str(state), name)
-        expected = read_json(expect) if expect else own
+        expected = observed_file.document_of(expect) if expect else own
     except (OSError, ValueError, examples.NoExample) as error:
         raise click.UsageError(words(error)) from None
     if isinstance(expected, dict):
@@ -76,7 +74,7 @@ def command(
     verdict = judge_vetted(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
-        console.document(unstructure(verdict))
+        console.document({**unstructure(verdict), "state": observed, "expectation": expected})
         return verdict.exit_status
     host["verdict"] = unstructure(verdict)
     page = Lines(console.width(), console.coloured())
@@ -84,6 +82,7 @@ def command(
         _origin(page, examples.load(named))
         page.line("")
     check_lines(page, clean(shown), host, matrix=topology)
+    explain_line(page, [host])
     if named:
         page.line("")
         page.hang("", text="All examples: b200 judge --list")
@@ -94,8 +93,9 @@ def command(
 
 def _file(path: str, name: str | None) -> tuple[str, Any, Any]:
     """A recorded node's name, observation and expectation."""
-    observed, own = archive.read(path) or (read_json(path), None)
-    return Path(path).stem, observed, own or _by_its_gpus(path, observed, name)
+    found = observed_file.read(path)
+    own = found.expectation or _by_its_gpus(path, found.state, name)
+    return found.name, found.state, own
 
 
 def _example(named: str, name: str | None) -> tuple[str, Any, Any]:

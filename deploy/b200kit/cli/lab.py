@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, Command
+from b200kit.cli.command import Command
 from b200kit.run import places
 
 _NEEDS_CHECKOUT = (
@@ -16,23 +16,17 @@ _NEEDS_CHECKOUT = (
 )
 
 
-@click.command(
-    "lab",
-    cls=Command,
-    exit_codes={
-        0: "done",
-        1: "not done; one line says why",
-        2: "wrong usage of the lab",
-        INTERRUPTED: "interrupted",
-    },
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(arguments: tuple[str, ...]) -> int:
-    """Boot simulated nodes, look at them, take them down (`b200 lab --help`)."""
-    if not places.IN_CHECKOUT:
-        raise click.UsageError(_NEEDS_CHECKOUT)
+@click.command("lab", cls=Command, exit_codes={}, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="...")
+def _refused(words: tuple[str, ...]) -> None:
+    """Boot simulated nodes, look at them, take them down: in a checkout alone."""
+    raise click.UsageError(_NEEDS_CHECKOUT)
+
+
+def _of_checkout() -> click.Command:
     sys.path.insert(0, str(places.CHECKOUT))
-    status: int = import_module("tests.lab.cli").main(arguments)
-    return status
+    found: click.Command = import_module("tests.lab.cli").command
+    return found
+
+
+command = _of_checkout() if places.IN_CHECKOUT else _refused

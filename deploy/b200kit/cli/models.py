@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from b200kit.catalog import load, model_name
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, Command, Refusal
 from b200kit.report.terminal.lines import Lines
 from b200kit.run import console
 
@@ -14,7 +14,8 @@ SHOWN, NONE = 0, 1
 
 @click.command("models", cls=Command, exit_codes={SHOWN: "shown", NONE: "none has this word"})
 @click.argument("word", default="")
-def command(word: str) -> int:
+@JSON
+def command(word: str, as_json: bool) -> int:
     """List the models that are known, or those with WORD in their name or their Hub id.
 
     Wherever a model is named, either is taken.
@@ -24,6 +25,10 @@ def command(word: str) -> int:
     if not found:
         near = " or ".join(model_name.near(word, models))
         raise Refusal(f'no model has "{word}"{f"; did you mean {near}?" if near else ""}', NONE)
+    if as_json:
+        keys = ("name", "source", "weights_bytes")
+        console.document([{key: getattr(model, key) for key in keys} for model in found])
+        return SHOWN
     page = Lines(console.width(), console.coloured())
     rows = [
         (m.name, _size(m.weights_bytes), f"{m.source}{' (gated)' if m.gated else ''}")

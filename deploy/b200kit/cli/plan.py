@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,12 @@ import click
 from b200kit.catalog import hardware, load, model_name
 from b200kit.catalog.types import Model
 from b200kit.cli import plan_hardware
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, Command, Refusal, completes
+from b200kit.cli.report import find
+from b200kit.cli.report import load as load_run
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
-from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
-from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -26,7 +27,11 @@ from b200kit.node.state import view as states
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView
 from b200kit.quality import kept
+from b200kit.records import examples, observed_file
+from b200kit.report.document import read
+from b200kit.report.outcome import hosts_of
 from b200kit.run import console
+from b200kit.run.places import NoSite
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.explain import tokens_text
@@ -43,11 +48,10 @@ _WIDTH = 100
 class PlanOptions:
     """What the command line requests."""
 
-    state: str
-    model: str
+    model: Model
+    state: dict[str, Any]
     goal: str
     as_json: bool
-    hardware: str | None
     gpus: int | None
     engine: str
     max_model_len: int | None
@@ -70,20 +74,85 @@ class PlanResult:
     lowered: tuple[str, ...] = ()
 
 
+def _model(_: click.Context, __: click.Parameter, name: str | None) -> Model:
+    if name is None:
+        raise click.BadParameter("which one? `b200 models` lists those known")
+    known = load.load().models
+    if found := model_name.known(name, known):
+        return known[found]
+    try:
+        if Path(name).exists():
+            return load.from_config(Path(name))
+    except ModelError as error:
+        raise click.BadParameter(str(error)) from None
+    near = " or ".join(model_name.near(name, known))
+    end = f"did you mean {near}?" if near else "`b200 models` has those known"
+    raise click.BadParameter(f'unknown model "{name}", and no such file; {end}')
+
+
+def _observed(_: click.Context, __: click.Parameter, word: str) -> dict[str, Any]:
+    """The observation of a healthy node of a hardware, of a file, or of a node's latest run."""
+    try:
+        if (healthy := f"healthy-{word}") in examples.names():
+            state: Any = examples.load(healthy).state
+        elif os.sep in word or Path(word).exists():
+            state = observed_file.read(word).state
+        else:
+            state = _of_run(word)
+    except NoSite:
+        hardware = ", ".join(_hardware())
+        raise click.BadParameter(f"{word} is no file, none of {hardware}, and no site") from None
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error)) from None
+    if not isinstance(state, dict) or state.get("schema") != states.SCHEMA:
+        raise click.BadParameter(f"{word} has no {states.SCHEMA}, as observe prints it")
+    return plausible(state)
+
+
+def _of_run(node: str) -> object:
+    folder = find("latest", None)
+    hosts = hosts_of(load_run(folder))
+    if node not in hosts:
+        known = ", ".join([*_hardware(), *hosts])
+        raise ValueError(f"{node} is no file, no hardware and no node of {folder}: {known}")
+    return read(hosts[node], "state")
+
+
+def _hardware() -> list[str]:
+    """Every hardware of which a healthy node comes with b200kit."""
+    found = (name.removeprefix("healthy-") for name in examples.names())
+    return [name for name in found if name in hardware.names()]
+
+
+def _model_names() -> list[str]:
+    return list(load.load().models)
+
+
 @click.command(
     "plan",
     cls=Command,
     exit_codes={
         PLANNED: "planned",
         IMPOSSIBLE: "the model does not fit, or the node cannot carry the replicas",
-        2: "an unknown word, or a file that cannot be used",
     },
 )
-@click.option("--state", required=True, metavar="FILE", help="A NodeState, as observe prints it.")
-@click.option("--model", required=True, help="A model of the catalog, or a config.json.")
-@click.option("--goal", required=True, type=click.Choice(sorted(GOALS)), help="What matters most.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@click.option("--hardware", metavar="NAME", help="A hardware of the catalog; else by the GPUs.")
+@click.argument(
+    "model",
+    required=False,
+    metavar="MODEL",
+    callback=_model,
+    shell_complete=completes(_model_names),
+)
+@click.option(
+    "--goal", type=click.Choice(sorted(GOALS)), default="balanced", show_default=True,
+    help="What matters most.",
+)  # fmt: skip
+@click.option(
+    "--on", "state", metavar="NODE|PATH|HARDWARE", default="hgx-b200", show_default=True,
+    callback=_observed, shell_complete=completes(_hardware),
+    help="A node of the latest run, a recorded one, or a healthy one of a hardware.",
+)  # fmt: skip
+@JSON
 @click.option(
     "--gpus", type=click.IntRange(1, 16), help="GPUs of a degraded node, fewer than whole."
 )
@@ -91,7 +160,7 @@ class PlanResult:
     "--engine", type=click.Choice(sorted(KINDS)), default="vllm", show_default=True, help="Engine."
 )
 @click.option("--max-model-len", type=int, help="Prompt and output, tokens; else by the model.")
-@click.option("--kv-cache-dtype", metavar="DTYPE", help="Other than the catalog's, such as fp8.")
+@click.option("--kv-cache-dtype", metavar="DTYPE", help="Other than the catalogue's, such as fp8.")
 @click.option(
     "--first-port",
     type=click.IntRange(1, 65535),
@@ -100,10 +169,14 @@ class PlanResult:
     help="Port of replica 0.",
 )
 def command(**given: Any) -> None:
-    """Lay a model out on a recorded node, and say why."""
+    """Lay MODEL out on a node, and say why.
+
+    MODEL is a name of the catalogue or of the Hub, or a path to a config.json. A recorded node is a
+    file as `b200 judge` takes it.
+    """
     options = PlanOptions(**given)
     try:
-        result = _plan(options, _state(options.state))
+        result = _plan(options, options.state)
     except (ModelError, hardware.HardwareError) as error:
         raise click.UsageError(str(error)) from None
     except (Impossible, cpu_cores.LayoutError) as error:
@@ -111,21 +184,9 @@ def command(**given: Any) -> None:
     console.document(to_json(result)) if options.as_json else console.out(*lines(result))
 
 
-def _state(path: str) -> dict[str, Any]:
-    try:
-        state = documents.decode(documents.Object, Path(path).read_bytes(), documents.LARGE, path)
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except documents.Malformed as error:
-        raise click.UsageError(str(error)) from None
-    if state.get("schema") != states.SCHEMA:
-        raise click.UsageError(f"{path} is no {states.SCHEMA}, as observe prints it")
-    return plausible(state)
-
-
 def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
-    model = _model(options.model)
-    pool = plan_hardware.recognised(state, options.hardware, options.gpus)
+    model = options.model
+    pool = plan_hardware.recognised(state, options.gpus)
     kind = KINDS[options.engine]
     asked = options.kv_cache_dtype
     dtype = engine_flags.kv_of(model) if asked is None else asked
@@ -161,16 +222,6 @@ def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype:
     if kind.name == "vllm":
         return kv_cache_formats.refusal(flags, dtype)
     return kv_cache.refusal(kind, dtype)
-
-
-def _model(name: str) -> Model:
-    known = load.load().models
-    if found := model_name.known(name, known):
-        return known[found]
-    if Path(name).exists():
-        return load.from_config(Path(name))
-    near = did_you_mean(name, known) or "; `b200 models` has those known"
-    raise click.UsageError(f'unknown model "{name}", and no such file{near}')
 
 
 def _length(asked: int | None, model: Model) -> int:

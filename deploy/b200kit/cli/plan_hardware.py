@@ -17,16 +17,13 @@ from b200kit.sizing.fit import GpuPool
 _VISIBLE = 0.996
 
 
-def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) -> GpuPool:
-    """The GPUs to plan for: *asked* of hardware *name*, by default all of what they are."""
+def recognised(state: Mapping[str, Any], asked: int | None) -> GpuPool:
+    """The GPUs to plan for: *asked* of what they are, by default all."""
     gpus = state.get("gpus")
     if not isinstance(gpus, list):
         raise LayoutError("the node's GPUs were not read")
-    known = load.load().hardware
-    if name is not None and name not in known:
-        raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     ids = _ids(gpus)
-    candidates = [known[name]] if name else for_machine(state, known.values())
+    candidates = for_machine(state, load.load().hardware.values())
     try:
         hardware = matching(ids, len(gpus), len(gpus) > 1, candidates)
     except Unrecognised as error:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, Command, Group, Refusal
 from b200kit.cli.records_folder import FOLDER
 from b200kit.node.lib import documents
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.proof.document import Proof
 from b200kit.records import archive, proofs
 from b200kit.records.sanitised import dumps
@@ -19,12 +20,12 @@ from b200kit.run import console, signed_proof
 
 REFUSED, UNREADABLE = 1, 2
 _KNOWN_HOSTS = click.option(
-    "--known-hosts", type=click.Path(path_type=Path), metavar="FILE",
+    "--known-hosts", type=click.Path(path_type=Path), metavar="PATH",
     default=Path("~/.ssh/known_hosts"), show_default=True, help="Pinned host keys of the nodes.",
 )  # fmt: skip
 
 
-@click.group("proof", no_args_is_help=False)
+@click.group("proof", cls=Group)
 def command() -> None:
     """What a node has proven, signed with its host key: verify it anywhere."""
 
@@ -38,14 +39,21 @@ def command() -> None:
         UNREADABLE: "the proof, its signature or the pinned keys cannot be read",
     },
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), metavar="PATH")
 @click.option(
-    "--signature", type=click.Path(path_type=Path), metavar="FILE", help="Default: FILE.sig."
+    "--signature", type=click.Path(path_type=Path), metavar="PATH", help="Default: PATH.sig."
 )
-@click.option("--node", help="Of which node it must be; by default the one that it names.")
-@click.option("--name", help="What the node is called in the known_hosts file, as [ADDRESS]:PORT.")
+@click.option(
+    "--node", metavar="NODE", help="Of which node it must be; by default the one that it names."
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="What the node is called in the known_hosts file, as [ADDRESS]:PORT.",
+)
 @_KNOWN_HOSTS
 @FOLDER
+@JSON
 def verify(
     file: Path,
     signature: Path | None,
@@ -53,8 +61,9 @@ def verify(
     name: str | None,
     known_hosts: Path,
     records: Path,
+    as_json: bool,
 ) -> None:
-    """Say whether FILE, a node's proof.json, is what that node proved, and still holds."""
+    """Say whether PATH, a node's proof.json, is what that node proved, and still holds."""
     if name and not node:
         # Whose proof it is would be what the proof itself says, signed by whatever key that is.
         raise click.UsageError("--name needs --node: which node is called so there?")
@@ -66,7 +75,7 @@ def verify(
         raise Refusal(error, UNREADABLE) from None
     except ValueError as error:
         raise Refusal(f"{file}: {error}", REFUSED) from None
-    console.out(_summary(proof))
+    console.document(unstructure(proof)) if as_json else console.out(_summary(proof))
 
 
 def _verified(
@@ -115,13 +124,13 @@ def signers(nodes: Sequence[str], known_hosts: Path) -> None:
 @command.command(
     "sanitise", cls=Command, exit_codes={0: "written", UNREADABLE: "it is no proof, or not written"}
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), metavar="PATH")
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("proof-sanitised.json"),
-    show_default=True, metavar="FILE", help="One that is there is not replaced.",
+    show_default=True, metavar="PATH", help="One that is there is not replaced.",
 )  # fmt: skip
 def sanitise(file: Path, output: Path) -> None:
-    """Write a copy of FILE for a vendor: names and digests are replaced, as b200 bundle does.
+    """Write a copy of PATH for a vendor: names and digests are replaced, as b200 bundle does.
 
     What the signature was under is gone with them.
     """

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, Command, Refusal
+from b200kit.cli.command import INTERRUPTED, JSON, Command, Group, Refusal
+from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.inventory import precision
 from b200kit.node.client.dataset import dataset
@@ -33,11 +34,11 @@ _WORDS_A_TOKEN = 0.5
 """Words that surely fit into a context, beside the answer: of English, 1.3 tokens; and a margin."""
 _Path = click.Path(path_type=Path)
 _records = click.option(
-    "--records", type=_Path, help="Directory of the records; else the inventory's."
+    "--records", type=_Path, metavar="DIR", help="Directory of the records; else the inventory's."
 )
 
 
-@click.group("quality", no_args_is_help=False)
+@click.group("quality", cls=Group)
 def command() -> None:
     """A model in fewer bits, compared with the original before it may serve."""
 
@@ -52,33 +53,33 @@ def command() -> None:
         INTERRUPTED: "interrupted; nothing was recorded",
     },
 )
-@click.argument("inventory", type=_Path)
 @click.argument("node")
+@INVENTORY
 @click.option("--reference", required=True, metavar="URL", help="Where the original is served.")
 @click.option("--candidate", required=True, metavar="URL", help="Where NODE's model is served.")
-@click.option("--reference-model", metavar="NAME", help="The original's name there; else NODE's.")
+@click.option("--reference-model", metavar="MODEL", help="The original's name there; else NODE's.")
 @click.option("--requests", type=click.IntRange(8, 10_000), default=128, show_default=True,
               help="Prompts, each sent to both.")  # fmt: skip
 @click.option("--output-tokens", type=click.IntRange(4, 4096), default=64, show_default=True,
               help="Of an answer, at most.")  # fmt: skip
-@click.option("--prompts", default="texts", show_default=True, metavar="texts|FILE",
+@click.option("--prompts", default="texts", show_default=True, metavar="texts|PATH",
               help="Running text, or yours: one a line, as JSON in a .jsonl.")  # fmt: skip
-@click.option("--key-file", metavar="FILE", help=f"File with NODE's API key; else ${KEY}.")
-@click.option("--reference-key-file", metavar="FILE", help="File with the reference's, likewise.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was recorded as JSON.")
+@click.option("--key-file", metavar="PATH", help=f"File with NODE's API key; else ${KEY}.")
+@click.option("--reference-key-file", metavar="PATH", help="File with the reference's, likewise.")
+@JSON
 @_records
 def compare(
-    inventory: Path, node: str, reference: str, candidate: str, reference_model: str | None,
+    node: str, inventory: Path | None, reference: str, candidate: str, reference_model: str | None,
     requests: int, output_tokens: int, prompts: str, key_file: str | None,
     reference_key_file: str | None, as_json: bool, records: Path | None,
 ) -> int:  # fmt: skip
-    """Compare what NODE of INVENTORY serves with the original, token by token, and record it.
+    """Compare what NODE serves with the original, token by token, and record it.
 
     Both answer the same prompts greedily. The record holds for the model, its revision, the engine
     and the formats, on every node.
     """
     with _refusals():
-        known = served.of_node(inventory, node)
+        known = served.of_node(inventory_of(inventory), node)
         source = dataset.source(prompts)
         ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known.key.model)
         name = reference_model or ours.model
@@ -108,14 +109,15 @@ def compare(
 
 
 @command.command("list", cls=Command, exit_codes={WITHIN: "shown", UNDECIDED: "none, or damaged"})
+@JSON
 @_records
-def show(records: Path | None) -> int:
+def show(as_json: bool, records: Path | None) -> int:
     """List the newest comparison of each model, and what the check makes of it."""
     folder = records / kept.FOLDER if records else kept.folder(None)
     names = store.nodes(folder)
     if not names:
         raise Refusal(f"no comparison in {folder} yet: b200 quality compare", UNDECIDED)
-    damaged = False
+    damaged, found = False, {}
     with _refusals():
         known_records = {name: store.read(folder, name) for name in names}
     for name, record in known_records.items():
@@ -123,9 +125,12 @@ def show(records: Path | None) -> int:
         for note in (*record.torn, *record.damage):
             console.err(f"b200 quality: {name}: {note}")
         for newest in record.of(QualityComparison)[-1:]:
-            known = newest.key
+            known, found[name] = newest.key, newest
             at = f"{newest.at[:10]} {known.model} {known.revision[:12]} {known.engine}"
-            console.out(f"{at}: {kept.judged(known, newest.compared).summary}")
+            if not as_json:
+                console.out(f"{at}: {kept.judged(known, newest.compared).summary}")
+    if as_json:
+        console.document(unstructure(found))
     return UNDECIDED if damaged else WITHIN
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command
+from b200kit.cli.command import JSON, Command, Group
 from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
@@ -24,10 +24,9 @@ _LAST = click.option(
     "--last", type=click.IntRange(min=1), default=comparison.NEWEST, show_default=True,
     help="How many of the newest runs.",
 )  # fmt: skip
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
-@click.group("record", no_args_is_help=False)
+@click.group("record", cls=Group)
 def command() -> None:
     """The record of measured runs."""
 
@@ -36,14 +35,16 @@ def command() -> None:
     "list", cls=Command, exit_codes={SHOWN: "shown", REFUSED: _DAMAGED, UNKNOWN: "no record"}
 )
 @click.argument("node", required=False)
+@JSON
 @FOLDER
-def show_all(node: str | None, records: Path) -> int:
+def show_all(node: str | None, as_json: bool, records: Path) -> int:
     """List every run of NODE, or the newest run of each node."""
     with refusals(UNKNOWN):
         known = _records(records, node)
     page = _page()
     shown.runs(page, known[node]) if node else shown.fleet(page, known)
-    console.out(*page.found, colour=True)
+    runs = {name: record.runs if node else record.runs[-1:] for name, record in known.items()}
+    console.document(unstructure(runs)) if as_json else console.out(*page.found, colour=True)
     return _notes(known)
 
 
@@ -52,7 +53,7 @@ def show_all(node: str | None, records: Path) -> int:
 )
 @click.argument("node")
 @click.argument("run", default="")
-@_JSON
+@JSON
 @FOLDER
 def show(node: str, run: str, as_json: bool, records: Path) -> int:
     """Show one run of NODE with its conditions: the newest, or the one with the id RUN."""
@@ -69,9 +70,14 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
 
 @command.command("accept", cls=Command, exit_codes={SHOWN: "accepted", REFUSED: "refused"})
 @click.argument("node")
-@click.option("--by", required=True, help="Who answers for it.")
+@click.option("--by", required=True, metavar="NAME", help="Who answers for it.")
 @click.option("--why", required=True, help="Why these runs are as they should be.")
-@click.option("--runs", default="", help="Ids with commas between them; else the newest runs.")
+@click.option(
+    "--runs",
+    default="",
+    metavar="RUN[,...]",
+    help="Ids with commas between them; else the newest runs.",
+)
 @_LAST
 @FOLDER
 def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) -> None:
@@ -93,7 +99,7 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
 )
 @click.argument("node", required=False)
 @click.option("--with", "other", metavar="NODE", help="Compare with this node's newest runs.")
-@_JSON
+@JSON
 @_LAST
 @FOLDER
 def compare(node: str | None, other: str | None, as_json: bool, last: int, records: Path) -> int:

@@ -13,8 +13,8 @@ from b200kit.records import store
 from b200kit.records.entries import RecordError
 
 FOLDER = click.option(
-    "--records", type=click.Path(path_type=Path), default=store.directory,
-    help="Directory of the records.",
+    "--records", type=click.Path(path_type=Path, file_okay=False), default=store.directory,
+    metavar="DIR", help="Directory of the records; else the site's.",
 )  # fmt: skip
 
 

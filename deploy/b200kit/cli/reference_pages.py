@@ -151,10 +151,23 @@ def _mapping_of(key: Schema) -> str:
 
 def _keys(schema: Schema) -> str:
     rows = [
-        (f"`{name}`", _expected(key), _default(key), _linked(" ".join(key["description"].split())))
+        (f"`{name}`", _expected(key), default_of(key), _linked(meaning_of(key)))
         for name, key in schema["properties"].items()
     ]
     return table(("key", "value", "default", "meaning"), rows)
+
+
+def keys(root: Schema, schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every key below *schema* by its dotted name, in the order of the page."""
+    for name, key in schema["properties"].items():
+        yield f"{above}{name}", key
+        if inner := _mapping_of(key):
+            yield from keys(root, root["$defs"][inner], f"{above}{name}.")
+
+
+def meaning_of(key: Schema) -> str:
+    """What a key says of itself, on one line."""
+    return " ".join(key["description"].split())
 
 
 def _linked(text: str) -> str:
@@ -168,7 +181,8 @@ def _expected(key: Schema) -> str:
     return expected(key) + (f" ([{name}](#{name.lower()}))" if name else "")
 
 
-def _default(key: Schema) -> str:
+def default_of(key: Schema) -> str:
+    """What a key is where it is not given, in words."""
     if "default" not in key:
         return "**required**"
     value = key["default"]

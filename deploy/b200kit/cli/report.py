@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, REPORTS, Command, Refusal, page_option
 from b200kit.report.document import mapping, read
 from b200kit.report.files import stored
 from b200kit.report.html.page import render
@@ -23,16 +23,16 @@ NO_RUN = 2
     "report", cls=Command, exit_codes={0: "shown", NO_RUN: "there is no such run or node"}
 )
 @click.argument("run", default="latest")
+@REPORTS
 @click.option(
-    "--reports", type=click.Path(path_type=Path),
-    help="Directory of all runs.",
+    "--node", "nodes", multiple=True, metavar="NODE",
+    help="Only this node, whole; may be given again.",
 )  # fmt: skip
-@click.option("--node", "nodes", multiple=True, help="Only this node, whole; may be repeated.")
-@click.option(
-    "--page", "target", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write a page of what is shown, too.",
-)  # fmt: skip
-def command(run: str, reports: Path | None, nodes: tuple[str, ...], target: Path | None) -> None:
+@page_option("a page of what is shown")
+@JSON
+def command(
+    run: str, reports: Path | None, nodes: tuple[str, ...], page: Path | None, as_json: bool
+) -> None:  # fmt: skip
     """Show the terminal view of a stored run and where its page is.
 
     RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
@@ -40,11 +40,14 @@ def command(run: str, reports: Path | None, nodes: tuple[str, ...], target: Path
     try:
         folder = find(run, reports)
         record = of_nodes(load(folder), nodes)
-        if target:
-            target.write_text(render(record), encoding="utf-8")
+        if page:
+            page.write_text(render(record), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise Refusal(error, NO_RUN) from None
-    page = target or folder / "report.html"
+    if as_json:
+        console.document(record)
+        return
+    page = page or folder / "report.html"
     found = lines(
         record, width=console.width(), colour=console.coloured(), report=str(page),
         all_whole=bool(nodes),

@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from b200kit.cli import smoke_text
-from b200kit.cli.command import INTERRUPTED, Command, Refusal, words
+from b200kit.cli.command import INTERRUPTED, JSON, Command, Refusal, words
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.node.client import client_health, engine_metrics, goodput
@@ -167,7 +167,7 @@ class SmokeProbe:
     },
 )
 @click.argument("targets", nargs=-1, metavar="[NODE... | URL]")
-@click.option("--model", help="The name that an endpoint serves it by.")
+@click.option("--model", metavar="MODEL", help="The name that an endpoint serves it by.")
 @click.option(
     "--requests", default=60, show_default=True,
     help="Measured; up to four times as many if undecided.",
@@ -181,7 +181,7 @@ class SmokeProbe:
     help="Of an open loop.",
 )  # fmt: skip
 @click.option(
-    "--prompts", default="words", show_default=True, metavar="words|texts|FILE",
+    "--prompts", default="words", show_default=True, metavar="words|texts|PATH",
     help="Random words, running text, or yours: one a line, as JSON in a .jsonl.",
 )  # fmt: skip
 @click.option(
@@ -199,20 +199,21 @@ class SmokeProbe:
     help="Objectives of a good request: ttft, tpot, e2el; or none.",
 )  # fmt: skip
 @click.option("--share", default=0.95, show_default=True, help="Fraction that must be good.")
-@click.option("--key-file", metavar="FILE", help=f"File with the API key; else ${KEY}.")
+@click.option("--key-file", metavar="PATH", help=f"File with the API key; else ${KEY}.")
 @click.option("--cpus", metavar="LIST", help='CPUs for this client, such as "2-3".')
 @click.option(
-    "--reference", metavar="FILE", help="Golden answers that --keep wrote: it must agree."
+    "--reference", metavar="PATH", help="Golden answers that --keep wrote: it must agree."
 )
-@click.option("--keep", metavar="FILE", help="Write its golden answers there, if they are sound.")
-@click.option("--json", metavar="FILE", help="Write everything there (- for stdout).")
+@click.option("--keep", metavar="PATH", help="Write its golden answers there, if they are sound.")
+@click.option("--output", metavar="PATH", help="Write the JSON of an endpoint's result there, too.")
+@JSON
 @INVENTORY
 @PASSWORD
 @VERBOSE
 @click.pass_context
 def command(
     context: click.Context, /, targets: tuple[str, ...], inventory: Path | None, asks: bool,
-    verbose: bool, **given: Any,
+    verbose: bool, as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Measure latency: of the site's nodes as their inventory asks, or of any endpoint at URL.
 
@@ -223,7 +224,7 @@ def command(
     url = named[0] if named else None
     if url is None:
         _refuse_options_of_endpoints(context, given)
-        return run_entry("smoke.py", targets, inventory, verbose, asks)
+        return run_entry("smoke.py", targets, inventory, verbose, asks, as_json)
     if len(targets) > 1 or inventory or asks or verbose:
         raise click.UsageError("a URL goes alone, without nodes, -i, -K and -v")
     if not given["model"]:
@@ -241,11 +242,11 @@ def command(
     found = probe.result()
     if options.keep and not probe.answers.keep(options.keep, probe.endpoint.url):
         console.err(f"b200 smoke: --keep {options.keep}: not written: {probe.answers.outcome}")
-    if options.json == "-":
+    if options.output:
+        Path(options.output).write_text(json.dumps(unstructure(found)) + "\n")
+    if as_json:
         console.document(unstructure(found))
-    elif options.json:
-        Path(options.json).write_text(json.dumps(unstructure(found)) + "\n")
-    if options.json != "-":
+    else:
         console.out(*smoke_text.lines(found.smoke, found.url, found.answers))
     return STATUS[found.smoke.verdict]
 
@@ -275,7 +276,7 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
             raise click.UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     if options.rate is not None and options.concurrency is not None:
         raise click.UsageError("--rate and --concurrency exclude each other")
-    _writable("--json", options.json)
+    _writable("--output", options.output)
     _writable("--keep", options.keep)
     target = endpoint(options.url, options.key_file, "smoke")
     cpus = client_health.pin(options.cpus)
@@ -317,7 +318,7 @@ def _objective(goodput: str, share: float) -> Objective:
 
 def _writable(option: str, file: str | None) -> None:
     """Refuse it before the run, not after it."""
-    if file and file != "-" and not os.access(Path(file).parent, os.W_OK | os.X_OK):
+    if file and not os.access(Path(file).parent, os.W_OK | os.X_OK):
         raise click.UsageError(f"{option} {file}: its directory cannot be written")
 
 

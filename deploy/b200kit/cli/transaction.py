@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, TRANSACTIONS, Command, Group, Refusal
 from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import ledger
 from b200kit.reprovision.ledger import Damaged
@@ -17,12 +17,9 @@ from b200kit.run import console
 from b200kit.run.node import StageFailed
 
 SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
-_FOLDER = click.option(
-    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
-)
 
 
-@click.group("transaction", no_args_is_help=False)
+@click.group("transaction", cls=Group)
 def command() -> None:
     """Nodes that are changed or repaired: who works on which, and since when."""
 
@@ -36,8 +33,9 @@ def command() -> None:
         UNKNOWN: "the directory cannot be read",
     },
 )
-@_FOLDER
-def show_all(transactions: Path | None) -> int:
+@JSON
+@TRANSACTIONS
+def show_all(as_json: bool, transactions: Path | None) -> int:
     """List the nodes that are out of service, and the rollouts they belong to."""
     folder = transactions or ledger.directory()
     try:
@@ -47,6 +45,10 @@ def show_all(transactions: Path | None) -> int:
     found = {name: _read(folder, name) for name in names}
     damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
     open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
+    if as_json:
+        known = {n: tx.report() for n, tx in found.items() if isinstance(tx, Transaction)}
+        console.document({**unstructure(known), **{n: str(tx) for n, tx in damaged.items()}})
+        return DAMAGED if damaged else SHOWN
     for tx in open_ones:
         console.out(f"{tx.node}  {underway.line(folder, tx)}")
     for name, damage in damaged.items():
@@ -67,8 +69,8 @@ def show_all(transactions: Path | None) -> int:
     },
 )
 @click.argument("node")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, as the report has it.")
-@_FOLDER
+@JSON
+@TRANSACTIONS
 def show(node: str, as_json: bool, transactions: Path | None) -> None:
     """Show each step of the transaction of NODE."""
     folder = transactions or ledger.directory()

@@ -140,7 +140,7 @@ def _write() -> None:
         # What the others measured goes into the record all the same.
         others = dict(hosts)
         record["hosts"] = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
-    _show(lines(record, width=console.width(), colour=console.coloured(), report=where))
+    _show(record, where)
     _prune(folder.parent)
     _exit_with(exit_code(record))
 
@@ -153,10 +153,14 @@ def _prune(reports: Path) -> None:
         console.err(f"{reports.name}: {line}")
 
 
-def _show(text: list[str]) -> None:
+def _show(record: dict[str, Any], where: str) -> None:
     """Print the result. A reader that has left takes no node's exit code with it."""
     try:
-        console.out(*text, colour=True)
+        if os.environ.get(console.JSON):
+            console.document({**record, "report": where})
+            return
+        shown = lines(record, width=console.width(), colour=console.coloured(), report=where)
+        console.out(*shown, colour=True)
     except BrokenPipeError:
         console.abandon(sys.stdout)
 

@@ -106,7 +106,7 @@ def _packed(files: Mapping[str, str]) -> bytes:
 
 
 def read(path: str) -> tuple[Any, Any] | None:
-    """State and expectation of an archive; None for what is none. Raises OSError and ValueError."""
+    """State and expectation of an archive; None for a document. Raises OSError and ValueError."""
     with open(path, "rb") as stream:
         if stream.read(2) != b"\x1f\x8b":
             return None
@@ -116,6 +116,8 @@ def read(path: str) -> tuple[Any, Any] | None:
             unpacked = gzip.GzipFile(fileobj=stream).read(_MOST_BYTES + 1)
             if len(unpacked) > _MOST_BYTES:
                 raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
+            if unpacked.startswith(b"{"):
+                return None
             with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
                 state, expectation = (_member(tar, name) for name in ("state", "expectation"))
         except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:

@@ -11,22 +11,37 @@ from b200kit.report.document import clean, mapping, read, show
 
 GOOD = {"live", "fit", "ready"}
 UNMEASURED = "unmeasured"
-_WORDS = {
-    "live": ("LIVE", "good"),
-    "fit": ("fit", "good"),
-    "ready": ("ready", "good"),
-    "not ready": ("NOT READY", "bad"),
-    "red": ("RED", "bad"),
-    "unfit": ("UNFIT", "bad"),
-    "failed": ("FAILED", "bad"),
-    "unreachable": ("UNREACHABLE", "bad"),
-    BARE: ("BARE", "idle"),
-    "quarantined": ("QUARANTINED", "bad"),
-    "rolled back": ("ROLLED BACK", "bad"),
-    "held": ("HELD", "idle"),
-    "not reached": ("NOT REACHED", "idle"),
-    "unmeasured": ("UNKNOWN", "unknown"),
-}
+WORDS = {
+    "live": ("LIVE", "good", "passed every stage, smoke test included"),
+    "fit": ("fit", "good", "every check passed or is waived"),
+    "ready": ("ready", "good", "`b200 ready`: no obstacle"),
+    "not ready": ("NOT READY", "bad", "`b200 ready`: obstacles"),
+    "red": ("RED", "bad", "refused at gate or proof; nothing serves there"),
+    "unfit": (
+        "UNFIT", "bad",
+        "`b200 check`: a check failed; `b200 repair`: not taken out, with the reason",
+    ),
+    "failed": ("FAILED", "bad", "a stage could not do its work; one line names the cause"),
+    "unreachable": ("UNREACHABLE", "bad", "no connection, or another host key than the pinned one"),
+    BARE: ("BARE", "idle", "`b200 check`: the GPUs are right, and no driver is installed yet"),
+    "quarantined": (
+        "QUARANTINED", "bad",
+        "needs repair and stays out of service; the line names why, or the part",
+    ),
+    "rolled back": (
+        "ROLLED BACK", "bad",
+        "`b200 deploy`: the change was bad; the node serves what it served before",
+    ),
+    "held": (
+        "HELD", "idle", "`b200 deploy`: not changed, as a rollout stopped or the floor forbids it",
+    ),
+    "not reached": ("NOT REACHED", "idle", "the run ended before this node's turn"),
+    "unmeasured": (
+        "UNKNOWN", "unknown",
+        "`b200 check`: nothing failed, but something could not be read",
+    ),
+}  # fmt: skip
+"""How a host ended, in a record's word: the label a person reads, its tone, what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +57,7 @@ def outcome_of(host: object) -> Outcome:
     """Return the outcome of a HostRecord; one without an outcome is unknown, never good."""
     value = read(host, "outcome")
     word = clean(value).lower() if isinstance(value, str) else "unmeasured"
-    label, tone = _WORDS.get(word, (clean(word).upper() or "UNKNOWN", "unknown"))
+    label, tone, _ = WORDS.get(word, (clean(word).upper() or "UNKNOWN", "unknown", ""))
     stage = read(host, "stage")
     if word == "failed" and isinstance(stage, str):
         label = f"FAILED at {clean(stage)}"

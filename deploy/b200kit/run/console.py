@@ -24,8 +24,9 @@ COLOURS = {
 }  # fmt: skip
 PAPER = 100
 """Columns where stdout is no terminal, so that logs are alike."""
-WIDTH, FRONT = "B200_WIDTH", "B200_FRONT"
-"""Of `b200 deploy` and the like for the run that they start: columns, and a pipe for progress."""
+WIDTH, FRONT, JSON = "B200_WIDTH", "B200_FRONT", "B200_JSON"
+"""Of `b200 deploy` and the like for the run that they start: columns, a pipe for progress, and
+that the result is to be a document."""
 _front = int(os.environ.pop(FRONT, "0"))
 # The alternate screen, no cursor, no wrapping (xterm's control sequences: DEC modes 1049, 25, 7).
 _OWN_SCREEN, _AS_IT_WAS = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"

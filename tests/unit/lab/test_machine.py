@@ -53,6 +53,6 @@ def test_a_mount_point_with_a_space_is_read() -> None:
 
 
 def test_the_table_says_how_to_log_in_and_how_to_tear_down() -> None:
-    text = table(STATE)
+    text = "\n".join(table(STATE))
     assert_message(text)
     assert "tear down b200 lab down" in text

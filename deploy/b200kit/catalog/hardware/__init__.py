@@ -109,6 +109,12 @@ def _gpu_models() -> dict[str, GpuModel]:
     return {pci: GpuModel(gpu["title"], gpu["architecture"]) for pci, gpu in gpus.items()}
 
 
+def gpu_name(pci: str) -> str:
+    """A GPU as people call it, with its PCI id; of one that is not known, the id alone."""
+    known = _gpu_models().get(pci)
+    return f"{known.title} ({pci})" if known else pci
+
+
 def _machine(name: str) -> Hardware:
     expect = load(name)["expect"]
     # "single" is for any GPU, and its floor that of the smallest: no model is compared with it.

@@ -1,4 +1,4 @@
-"""`b200 watch INVENTORY`: who serves now under which proof, who does not, why, and what is next."""
+"""`b200 watch`: who serves now under which proof, who does not, why, and what is next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import JSON, TRANSACTIONS, Command, Refusal, page_option
+from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib import durable_files
+from b200kit.node.lib.documents import unstructure
 from b200kit.operations.standing_feed import Feed, NotFollowed
 from b200kit.operations.standings import ANSWER_S, CONNECT_S
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
@@ -37,38 +39,42 @@ _REFUSED = 2
         130: "left by Ctrl-C",
     },
 )
-@click.argument("inventory", type=click.Path(path_type=Path))
+@INVENTORY
 @click.option(
     "--every", "every_s", type=click.FloatRange(1, 3600), default=10, show_default=True,
     metavar="SECONDS", help="How often each node is asked.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Ask each node once, print, and leave.")
-@click.option(
-    "--html", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Write a page, too, and renew it in place each time.",
-)  # fmt: skip
-@click.option(
-    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
-)
+@page_option("a page that is renewed in place each time")
+@JSON
+@TRANSACTIONS
 def command(
-    inventory: Path, every_s: float, once: bool, file: Path | None, transactions: Path | None
+    inventory: Path | None, every_s: float, once: bool, page: Path | None, as_json: bool,
+    transactions: Path | None,
 ) -> int:  # fmt: skip
     """Show the fleet as it stands now: one screen, renewed in place, and one page.
 
     Each node is asked by one command over a connection that stays open; one that is slow or away
     holds no other. Nothing is written on a node but /run/b200kit. Ctrl-C leaves.
     """
-    if file and not file.parent.is_dir():
-        raise click.UsageError(f"{file.parent} is no directory")
+    if page and not page.parent.is_dir():
+        raise click.UsageError(f"{page.parent} is no directory")
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once")
     folder = transactions or ledger.directory()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _refusals(), Feed(inventory, 0 if once else every_s) as feed:
+    with _refusals(), Feed(inventory_of(inventory), 0 if once else every_s) as feed:
         feed.first(_FIRST_S if once else min(every_s, _FIRST_S))
         if once:
             fleet = _read(feed, folder)
-            console.out(*_screen(fleet), *_written(fleet, file), colour=True)
+            problem = _written(fleet, page)
+            if as_json:
+                console.err(*problem)
+                console.document(unstructure(fleet))
+            else:
+                console.out(*_screen(fleet), *problem, colour=True)
             return fleet.exit_code
-        _follow(feed, folder, file)
+        _follow(feed, folder, page)
     return 0
 
 

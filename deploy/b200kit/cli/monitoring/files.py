@@ -7,17 +7,18 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.cli.monitoring.targets import CODES, DONE, INVENTORY, REFUSED, members
+from b200kit.cli.deploys import INVENTORY
+from b200kit.cli.monitoring.targets import CODES, DONE, REFUSED, members
 from b200kit.monitoring import files
 from b200kit.node.lib import durable_files
 from b200kit.run import console
 
 
 @click.command("monitoring", cls=Command, exit_codes=CODES)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @INVENTORY
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def command(inventory: Path, folder: Path) -> int:
-    """Write what a Prometheus, an Alertmanager and a Grafana need into FOLDER.
+def command(folder: Path, inventory: Path | None) -> int:
+    """Write what a Prometheus, an Alertmanager and a Grafana need into DIR.
 
     b200-targets.json, prometheus.yml (three sections to take over), b200-rules.yml,
     alertmanager.yml (its receivers are yours to fill) and dashboards/. What is the same already

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
+from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.monitoring import files
 from b200kit.monitoring.targets import Member, targets, unread
 from b200kit.operations import monitored
@@ -15,11 +16,11 @@ from b200kit.run import console
 
 DONE, REFUSED = 0, 1
 CODES = {DONE: "done", REFUSED: "the inventory cannot be read, or no node offers metrics"}
-INVENTORY = click.argument("inventory", type=click.Path(path_type=Path))
 
 
-def members(inventory: Path) -> list[Member]:
+def members(named: Path | None) -> list[Member]:
     """The nodes; what nobody will read is said on stderr. Raises Refusal."""
+    inventory = inventory_of(named)
     try:
         found = monitored.members(inventory)
     except InventoryRefused as error:
@@ -33,8 +34,8 @@ def members(inventory: Path) -> list[Member]:
 
 @click.command("targets", cls=Command, exit_codes=CODES)
 @INVENTORY
-def command(inventory: Path) -> int:
-    """Print the targets of an inventory's nodes as JSON, for file_sd or http_sd.
+def command(inventory: Path | None) -> int:
+    """Print the targets of the site's nodes as JSON, for file_sd or http_sd.
 
     One for each source of metrics: the node, its gateway, each replica, node_exporter and DCGM's
     exporter where the inventory has them. Nothing is connected to.

@@ -10,7 +10,7 @@ import ast
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,9 +19,10 @@ from types import ModuleType
 import click
 
 from b200kit import cli
-from b200kit.cli.command import USAGE
+from b200kit.cli.command import USAGE, Command
 from b200kit.cli.pages.markdown import table
 from b200kit.node import cli as node_cli
+from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 
 _HEAD = """\
@@ -44,10 +45,16 @@ _EXITS = """\
 | 1 | any other outcome of any node; a refused inventory, or one without a node |
 | 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
 
-`summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
-are in the [README](../../README.md#outcomes).
+`summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host.
 
-Options of pyinfra:
+## Outcomes
+
+How a node ended a run.
+
+"""
+_OPTIONS = """\
+
+## Options of pyinfra
 
 - `-y`: do not ask. Without it pyinfra observes each node, lists the changes, and asks.
 - `--dry`: list the changes, and whom each would interrupt. The layout is not planned before the
@@ -79,10 +86,6 @@ b200kit.node COMMAND` is the same program. An unknown command exits with 2.
 
 """
 
-_LAB = (
-    *("up", "status", "down", "bmc", "reimage", "inject"),
-    *(f"vm {word}" for word in ("up", "status", "down", "box", "adopt", "forget")),
-)
 _CONFIG = "2 configuration cannot be used"
 _ONE_LINE = "0 done; 1 with one line"
 _NODE_EXITS = {
@@ -143,7 +146,16 @@ def cli_markdown() -> str:
     helps = "\n".join(_help_sections(codes))
     commands = [name for name in node_cli.COMMANDS if not name.startswith("_")]
     rows = table(("command", "what it does", "options", "exit"), map(_node_row, commands))
-    return "".join((_HEAD, entries, _EXITS, exits, "\n", helps, "\n", _NODE, rows))
+    outcomes = table(("word", "meaning", "counts as"), map(_outcome_row, outcome.WORDS))
+    return "".join(
+        (_HEAD, entries, _EXITS, outcomes, _OPTIONS, exits, "\n", helps, "\n", _NODE, rows)
+    )
+
+
+def _outcome_row(word: str) -> tuple[str, str, str]:
+    label, _, meaning = outcome.WORDS[word]
+    shown = word if label.lower() == word else f"{word} (shown as {label})"
+    return shown, meaning, "success" if word in outcome.GOOD else "failure"
 
 
 def _entry_row(name: str) -> tuple[str, str]:
@@ -154,21 +166,23 @@ def _entry_row(name: str) -> tuple[str, str]:
 
 
 def _exit_codes() -> dict[str, str]:
-    """Each command of `b200` to its exit codes, in words."""
-    found: dict[str, str] = {}
-    context = click.Context(cli.b200)
-    for name in cli.COMMANDS:
-        command = cli.b200.get_command(context, name)
-        if name == "lab":
-            leaves: dict[str, click.Command | None] = dict.fromkeys(_LAB, command)
-        else:
-            leaves = dict(getattr(command, "commands", {"": command}))
-        for leaf, run in leaves.items():
-            codes = getattr(run, "exit_codes", {})
-            # 64 stands above the table.
-            words = "; ".join(f"{code} {text}" for code, text in codes.items() if code != USAGE)
-            found[f"{name} {leaf}".strip()] = words
-    return found
+    """Each command of `b200` to its exit codes, in words; 64 stands above the table."""
+    return {
+        name: "; ".join(f"{c} {text}" for c, text in run.exit_codes.items() if c != USAGE)
+        for name, run in leaves()
+        if isinstance(run, Command)
+    }
+
+
+def leaves(group: click.Group = cli.b200, above: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command that is no group, by the words after `b200`."""
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{above}{word} ")
+        elif command:
+            yield f"{above}{word}", command
 
 
 def _help_sections(commands: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -14,6 +15,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def first_line(thing: object) -> str:
     """The first line of a docstring."""
     return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def plain(text: str) -> str:
+    """Text of a page for a terminal: without marks of code, and links as what they are called."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "").replace("**", "")
 
 
 def _cell(text: str) -> str:

@@ -36,11 +36,16 @@ Numbers that differ by no more than `slack` count as equal.
 
 def diagnoses_markdown() -> str:
     """docs/reference/diagnoses.md."""
-    document = shipped.read(_RULES)
-    return "\n".join([_DIAGNOSES, *map(_rule, diagnosis.rules(document))])
+    return "\n".join([_DIAGNOSES, *map(_rule, rules())])
 
 
-def _rule(rule: Rule) -> str:
+def rules() -> tuple[Rule, ...]:
+    """Every diagnosis."""
+    return diagnosis.rules(shipped.read(_RULES))
+
+
+def rows_of(rule: Rule) -> list[tuple[str, str]]:
+    """What decides a diagnosis, what it means, and who says so."""
     rows = [
         ("when", _conditions(rule.when)),
         ("unless", _conditions(rule.unless)),
@@ -48,8 +53,12 @@ def _rule(rule: Rule) -> str:
         ("change", rule.change),
         ("source", rule.source),
     ]
+    return [row for row in rows if row[1]]
+
+
+def _rule(rule: Rule) -> str:
     heading = f"## {rule.name}\n\n{rule.symptom[0].upper()}{rule.symptom[1:]}.\n\n"
-    return heading + table(("", ""), (row for row in rows if row[1]))
+    return heading + table(("", ""), rows_of(rule))
 
 
 def _conditions(conditions: tuple[Condition, ...]) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
-
-_FOLDER = Path(__file__).resolve().parents[4] / "tests" / "scenarios"
+from b200kit.run.places import SCENARIOS
 
 _HEAD = """\
 # Scenarios
@@ -29,7 +27,7 @@ The fault begins on a running node and lasts until what cures it happens.
 
 def scenarios_markdown() -> str:
     """The whole page."""
-    known = {path.stem: _yaml(path) for path in sorted(_FOLDER.glob("*.yaml"))}
+    known = scenarios()
     later = {name: entry for name, entry in known.items() if "later" in entry}
     rows = (_row(name, entry) for name, entry in known.items() if name not in later)
     head = ("scenario", "what it is", "source")
@@ -37,9 +35,9 @@ def scenarios_markdown() -> str:
     return _HEAD + table(head, rows) + _INJECT + inject
 
 
-def _yaml(path: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = shipped.read(path)
-    return entry
+def scenarios() -> dict[str, dict[str, Any]]:
+    """Every scenario by its name; none where there is no checkout."""
+    return {path.stem: shipped.read(path) for path in sorted(SCENARIOS.glob("*.yaml"))}
 
 
 def _row(name: str, entry: dict[str, Any]) -> tuple[str, str, str]:

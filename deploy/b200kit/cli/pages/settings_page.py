@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from b200kit.catalog import settings
+from b200kit.cli.pages.markdown import table
 from b200kit.node.host.settings_table import Setting
 
 _HEAD = """\
@@ -68,18 +69,18 @@ _APPLIES = {
 
 def settings_markdown() -> str:
     """The whole page."""
-    table = settings.load()
-    rows = "".join(_row(setting) for setting in table.values())
-    head = (
-        "| setting | default | values | for | set by | what is read |\n|---|---|---|---|---|---|\n"
-    )
-    parts = [_HEAD, f"## All\n\n{head}{rows}", _WHERE, _elsewhere()]
-    return "\n".join([*parts, *(_entry(setting) for setting in table.values())])
+    known = settings.load().values()
+    rows = ((f"[`{one.name}`](#{one.name})", *cells(one)) for one in known)
+    parts = [_HEAD, f"## All\n\n{table(('setting', *COLUMNS), rows)}", _WHERE, _elsewhere()]
+    return "\n".join([*parts, *map(_entry, known)])
 
 
-def _row(setting: Setting) -> str:
-    cells = (
-        f"[`{setting.name}`](#{setting.name})",
+COLUMNS = ("default", "values", "for", "set by", "what is read")
+
+
+def cells(setting: Setting) -> tuple[str, ...]:
+    """What COLUMNS are of a setting."""
+    return (
         _default(setting),
         setting.allowed,
         _APPLIES[setting.applies],
@@ -87,7 +88,6 @@ def _row(setting: Setting) -> str:
         f"`{_path(setting.reading)}`"
         + (f", by `{setting.judged_by}`" if setting.judged_by else ""),
     )
-    return f"| {' | '.join(cells)} |\n"
 
 
 def _default(setting: Setting) -> str:
@@ -116,8 +116,12 @@ def _entry(setting: Setting) -> str:
     by_value = setting.means.get("cmdline") or setting.means.get("modprobe") or {}
     lines += [""] if by_value else []
     lines += [f"- `{value}`: {_words(words)}" for value, words in by_value.items()]
-    known = f"{setting.source} ({setting.date}; {setting.kind})."
-    return "\n".join([*lines, "", f"Source: {known}", ""])
+    return "\n".join([*lines, "", f"Source: {source(setting)}.", ""])
+
+
+def source(setting: Setting) -> str:
+    """Who says what a setting should be, when that was read, and how it is known."""
+    return f"{setting.source} ({setting.date}; {setting.kind})"
 
 
 def _words(words: Any) -> str:
@@ -132,8 +136,8 @@ def _sentence(text: str) -> str:
 
 
 def _elsewhere() -> str:
-    rows = "".join(
-        f"| {name} | {entry['stage']} | {entry['how']} | `{entry['check']}` |\n"
+    rows = (
+        (name, entry["stage"], entry["how"], f"`{entry['check']}`")
         for name, entry in settings.elsewhere().items()
     )
-    return f"{_ELSEWHERE}| what | stage | how | judged by |\n|---|---|---|---|\n{rows}"
+    return _ELSEWHERE + table(("what", "stage", "how", "judged by"), rows)

@@ -31,14 +31,19 @@ last. States whose checks are not applicable to a hardware do not exist there.
 def stages_markdown() -> str:
     """The whole page."""
     sections = [_HEAD]
-    for step in pipeline.STEPS:
-        if isinstance(step.run, stages.Stage):
-            text = str(inspect.getdoc(_module(step.run)))
-        else:
-            text = f"An operation, not a stage. {step.run.text}"
-        sections.append(f"## {step.name}\n\n{text}\n")
+    sections += [f"## {name}\n\n{text}\n" for name, text in texts().items()]
     head = ("state", "waits for", "checks", "helped", "share", "action", "remedy")
     return "\n".join(sections) + "\n" + _FABRIC + table(head, map(_state_row, STATES))
+
+
+def texts() -> dict[str, str]:
+    """Each step of the pipeline, in its order, to what it says of itself."""
+    return {
+        step.name: str(inspect.getdoc(_module(step.run)))
+        if isinstance(step.run, stages.Stage)
+        else f"An operation, not a stage. {step.run.text}"
+        for step in pipeline.STEPS
+    }
 
 
 def _module(stage: stages.Stage) -> ModuleType:

@@ -22,10 +22,11 @@ DONE, REFUSED = 0, 1
 @click.argument("system")
 @click.option(
     "--to", "folder", required=True, type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="`keys/` beside the inventory.",
 )  # fmt: skip
 @click.option(
-    "--from", "given", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "--from", "given", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="PATH",
     help="A file with the keys, instead of the vendors' own sites.",
 )  # fmt: skip
 def command(system: str, folder: Path, given: Path | None) -> int:

@@ -30,12 +30,15 @@ MADE, REFUSED, USAGE = 0, 1, 2
     "pythons",
     multiple=True,
     metavar="X.Y",
-    help="A Python of the nodes; may be given more than once. Else every one that is known.",
+    help="A Python of the nodes; may be given again. Else every one that is known.",
 )
-@click.option("--engine-kind", default="cuda", show_default=True, help="What it computes on.")
+@click.option(
+    "--engine-kind", default="cuda", show_default=True, metavar="NAME", help="What it computes on."
+)
 @click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     default=lambda: places.LOCKS if places.IN_CHECKOUT else Path("requirements"),
     help="Directory of the locks; else requirements/.",
 )

@@ -12,8 +12,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from b200kit.cli.command import Command, Refusal, words
+from b200kit.cli.command import JSON, Command, Group, Refusal, words
+from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.inventory.keys.source import SYSTEMS
+from b200kit.node.lib.documents import unstructure
 from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
 from b200kit.operations.inventory_process import InventoryRefused
@@ -47,37 +49,41 @@ _MOST_NAMES = 6
 _GIGABIT = 1e9
 _Path = click.Path(path_type=Path)
 _Folder = click.Path(path_type=Path, file_okay=False, exists=True)
-_inventory = click.argument("inventory", type=_Path)
 _kernels = click.option(
     "--kernel", "kernels", multiple=True, metavar="RELEASE",
     help="A kernel that nodes run (uname -r), whose headers DKMS needs; may be given again.",
 )  # fmt: skip
 _distributions = click.option(
-    "--distribution", "given", multiple=True, metavar="SYSTEM=FILE",
+    "--distribution", "given", multiple=True, metavar="SYSTEM=PATH",
     help="A .sources file of the distribution's archive; else this machine's, if it runs SYSTEM.",
 )  # fmt: skip
 _images = click.option(
-    "--image", "images", multiple=True, metavar="HOST/NAME@sha256:DIGEST",
+    "--image", "images", multiple=True, metavar="NAME@sha256:DIGEST",
     help="A container image to take along, fetched by skopeo; may be given again.",
 )  # fmt: skip
 _private = click.option(
-    "--private", type=_Path, default=Path("~/.config/b200kit/mirror-private.asc"),
-    show_default=True, help="The private key, which never lies in a mirror.",
+    "--private-key", "private", type=_Path, metavar="PATH", show_default=True,
+    default=Path("~/.config/b200kit/mirror-private.asc"),
+    help="The private key, which never lies in a mirror.",
 )  # fmt: skip
-_to = click.option("--to", "root", required=True, type=_Path, help="The mirror's directory.")
+_to = click.option(
+    "--to", "root", required=True, type=_Path, metavar="DIR", help="The mirror's directory."
+)
 _key = click.option(
-    "--key", required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "--public-key", "key", required=True, metavar="PATH",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The public key that you have of it, not the one that came along.",
 )  # fmt: skip
 
 
-@click.group("mirror", no_args_is_help=False)
+@click.group("mirror", cls=Group)
 def command() -> None:
     """A mirror for nodes without a way out: planned, built, carried, proven, updated."""
 
 
 @command.command("key", cls=Command, exit_codes=_CODES)
-@click.option("--to", "folder", required=True, type=_Path, help="`keys/` beside the inventory.")
+@click.option("--to", "folder", required=True, type=_Path, metavar="DIR",
+              help="`keys/` beside the inventory.")  # fmt: skip
 @_private
 def make_key(folder: Path, private: Path) -> int:
     """Make the mirror's key, once: it signs the packages for the nodes, and the index."""
@@ -90,28 +96,35 @@ def make_key(folder: Path, private: Path) -> int:
 
 
 @command.command("plan", cls=Command, exit_codes=_CODES)
-@_inventory
+@INVENTORY
 @_kernels
 @_distributions
 @_images
+@JSON
 def plan(
-    inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...], images: tuple[str, ...]
-) -> int:
+    inventory: Path | None, kernels: tuple[str, ...], given: tuple[str, ...],
+    images: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
     """Say what an inventory's nodes download: how much, where from, what a mirror of it holds.
 
     Also of an inventory whose source is the internet.
     """
     with _refusals(), TemporaryDirectory() as work:
-        needs = _needs(inventory, kernels, build=False)
+        needs = _needs(inventory_of(inventory), kernels, build=False)
         root = Path(work) / "mirror"
         found = wanted.find(needs, root, Path(work) / "work", _files(given), images)
+        downloads = list(wanted.downloads(needs, found))
+        if as_json:
+            parts = list(wanted.parts(found))
+            console.document(unstructure({"parts": parts, "downloads": downloads}))
+            return DONE
         _print(found)
-        console.out(*map(download_text, wanted.downloads(needs, found)))
+        console.out(*map(download_text, downloads))
     return DONE
 
 
 @command.command("build", cls=Command, exit_codes=_CODES)
-@_inventory
+@INVENTORY
 @_to
 @_kernels
 @_distributions
@@ -122,7 +135,7 @@ def plan(
     help="How long it is good for; nodes refuse its packages afterwards.",
 )  # fmt: skip
 def make(
-    inventory: Path, root: Path, kernels: tuple[str, ...], given: tuple[str, ...],
+    inventory: Path | None, root: Path, kernels: tuple[str, ...], given: tuple[str, ...],
     images: tuple[str, ...], private: Path, days: int,
 ) -> int:  # fmt: skip
     """Fetch what an inventory's nodes install into one directory, and sign it.
@@ -131,7 +144,7 @@ def make(
     before it expires.
     """
     with _refusals(), TemporaryDirectory() as work:
-        needs = _needs(inventory, kernels, build=True)
+        needs = _needs(inventory_of(inventory), kernels, build=True)
         with signature.signer(private.expanduser(), needs.fingerprint) as signer:
             root.mkdir(parents=True, exist_ok=True)
             build.require_own(root)
@@ -147,7 +160,7 @@ def make(
 
 
 @command.command("verify", cls=Command, exit_codes={DONE: "proven", REFUSED: "not"})
-@click.argument("root", type=_Folder)
+@click.argument("root", metavar="DIR", type=_Folder)
 @_key
 @click.option(
     "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE",
@@ -168,16 +181,22 @@ def verify(root: Path, key: Path, since: datetime | None) -> int:
 
 
 @command.command("diff", cls=Command, exit_codes=_CODES)
-@click.argument("old", type=click.Path(path_type=Path, exists=True))
+@click.argument("old", metavar="OLD", type=click.Path(path_type=Path, exists=True))
 @click.argument("new", type=_Folder)
-@click.option("--to", "folder", type=_Path, help="Write what is to carry into this directory.")
-def diff(old: Path, new: Path, folder: Path | None) -> int:
+@click.option(
+    "--to", "folder", type=_Path, metavar="DIR", help="Write what is to carry into this directory."
+)
+@JSON
+def diff(old: Path, new: Path, folder: Path | None, as_json: bool) -> int:
     """Say what differs between OLD, a mirror or an index.json kept of one, and the mirror NEW."""
     with _refusals():
         before, after = delta.read(old), delta.read(new)
         found = index.difference(before, after)
         if folder:
             delta.make(new, found, folder)
+    if as_json:
+        console.document(unstructure(found))
+        return DONE
     for mark, names in (("+", found.added), ("~", found.changed), ("-", found.removed)):
         console.out(*(f"{mark} {name}" for name in names))
     size = sum(after.files[name].size for name in (*found.added, *found.changed))
@@ -190,7 +209,7 @@ def diff(old: Path, new: Path, folder: Path | None) -> int:
 
 @command.command("apply", cls=Command, exit_codes=_CODES)
 @click.argument("folder", metavar="DELTA", type=_Folder)
-@click.argument("root", type=_Folder)
+@click.argument("root", metavar="DIR", type=_Folder)
 @_key
 @click.option("--older", is_flag=True, help="Also where the mirror that is there was made later.")
 def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
@@ -210,7 +229,7 @@ def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
     cls=Command,
     exit_codes={DONE: "ended", REFUSED: "the address cannot be had"},
 )
-@click.argument("root", type=_Folder)
+@click.argument("root", metavar="DIR", type=_Folder)
 @click.option(
     "--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
     help="An address of this machine that nodes reach; by default nobody else does.",
@@ -249,7 +268,7 @@ def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
     for word in given:
         system, _, file = word.partition("=")
         if system not in SYSTEMS or not Path(file).is_file():
-            raise click.UsageError(f"{word} is not SYSTEM=FILE; systems: {', '.join(SYSTEMS)}")
+            raise click.UsageError(f"{word} is not SYSTEM=PATH; systems: {', '.join(SYSTEMS)}")
         found[system] = Path(file)
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from b200kit.catalog import load, model_name
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, Group, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse, size_text
@@ -28,13 +28,15 @@ _CODES = {DONE: "there", REFUSED: "refused, or not fetched"}
 _SHOWN = 10
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NAMED = click.option(
-    "--name", help="Name in the inventory; else the catalog's, or the repository's."
+    "--name",
+    metavar="NAME",
+    help="Name in the inventory; else the catalogue's, or the repository's.",
 )
 _WITHOUT = click.option(
     "--without", multiple=True, metavar="PATTERN", help="Leave files out; may be given again."
 )
 _PICKLES = click.option(
-    "--allow-pickle", "pickles", multiple=True, metavar="FILE",
+    "--allow-pickle", "pickles", multiple=True, metavar="PATH",
     help="Take this pickle, which runs code when it is loaded; may be given again.",
 )  # fmt: skip
 
@@ -49,15 +51,15 @@ class _Model:
     read: Read
 
 
-@click.group("model", no_args_is_help=False)
+@click.group("model", cls=Group)
 def command() -> None:
     """Models for a site: checked, with a manifest that pins every byte."""
 
 
 @command.command("publish", cls=Command, exit_codes=_CODES)
-@click.argument("what", metavar="HF_REPO@COMMIT|DIR")
+@click.argument("what", metavar="REPO@COMMIT|DIR")
 @click.option(
-    "--to", "store", required=True, type=click.Path(path_type=Path, file_okay=False),
+    "--to", "store", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Directory of the model store.",
 )  # fmt: skip
 @_NAMED
@@ -85,9 +87,9 @@ def publish_model(
 
 
 @command.command("pin", cls=Command, exit_codes=_CODES)
-@click.argument("what", metavar="NAME|ORG/NAME@COMMIT")
+@click.argument("what", metavar="MODEL|REPO@COMMIT")
 @click.option(
-    "--to", "folder", required=True,
+    "--to", "folder", required=True, metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False), help="`models/` beside the inventory.",
 )  # fmt: skip
 @_NAMED

@@ -15,11 +15,21 @@ from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.watch import Fault
 
-KINDS = (
-    *("fault.confirmed", "fault.over", "replica.out", "replica.back"),
-    *("mend.begun", "mend.done", "mend.failed", "mend.refused"),
-    *("proof.expiring", "proof.expired", "proof.valid", "proof.not-renewed"),
-)
+KINDS = {
+    "fault.confirmed": "A look found a fault, and those after it, too; the replicas on it go out.",
+    "fault.over": "A confirmed fault is not seen any more.",
+    "replica.out": "A replica gets no requests any more; the summary says why.",
+    "replica.back": "A replica that was out gets requests again.",
+    "mend.begun": "The watchdog restarts a dead service, as `watchdog.mends` allows.",
+    "mend.done": "The restarted service runs.",
+    "mend.failed": "The restarted service does not run.",
+    "mend.refused": "A dead service is not restarted; the summary says why.",
+    "proof.expiring": "Evidence of what serves ends soon, and was not renewed at two looks.",
+    "proof.expired": "Evidence of what serves has ended; the node's share of requests falls.",
+    "proof.valid": "The proof that was expiring or had expired holds again.",
+    "proof.not-renewed": "The node could not renew its evidence by itself; the summary says why.",
+}
+"""Kind of an event to what happened."""
 _MOST = 2000
 """Characters of a summary: a spool holds so many events, not so many novels."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from b200kit.node.checks.bare import BARE, WITHOUT_DRIVER
 from b200kit.node.lib import cpulist
@@ -27,7 +28,7 @@ from b200kit.report.content.nodes import (
     whole,
 )
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
-from b200kit.report.document import Unmeasured, clean, counted, read, show
+from b200kit.report.document import Unmeasured, clean, counted, grouped, read, show
 from b200kit.report.names import run_name
 from b200kit.report.outcome import (
     exit_code,
@@ -110,6 +111,16 @@ def _run(page: Lines, record: object, report: str | None, all_whole: bool, matri
     if where and failed_hosts(record):
         folder = clean(where).rpartition("/")[0] or "."
         page.whole(f"those not ready, for --limit: {folder}/failed.txt")
+    explain_line(page, listed.values())
+
+
+def explain_line(page: Lines, hosts: Iterable[object]) -> None:
+    """Where to read about the first finding that is shown, or about why nothing was looked at."""
+    codes = (one.check for host in hosts for one in verdict_of(host).findings if one.blocks)
+    told = (read(host, "cause") for host in hosts)
+    causes = (clean(cause) for cause in told if isinstance(cause, str))
+    if code := next((code for code in chain(codes, causes) if code), ""):
+        page.hang("", text=f"what that means: b200 explain {code}")
 
 
 def _alike(page: Lines, alike: NodeGroup) -> None:
@@ -185,8 +196,9 @@ def _group(page: Lines, group: list[Similar], indent: int, above: Finding | None
     for place, text in enumerate(filter(None, rest)):
         page.hang(pad if place else f"{start}{'also':<{_LABEL}}", text=text)
     waived = head.finding.status is Status.WAIVED
-    for text in dict.fromkeys(similar.evidence for similar in group if not waived):
-        page.hang(pad, text=text)
+    for text, alike in grouped(() if waived else group, lambda one: one.evidence).items():
+        codes = ", ".join(dict.fromkeys(one.finding.check for one in alike if one.finding.check))
+        page.hang(pad, text=f"{codes}  {text}" if codes else text)
 
 
 def _deployed(page: Lines, name: str, host: object) -> None:

@@ -1,0 +1,228 @@
+"""`b200 doctor`: is this machine, the controller, ready to run b200kit?"""
+
+from __future__ import annotations
+
+import locale
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+
+import click
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from b200kit.cli.command import JSON, Command
+from b200kit.cli.deploys import INVENTORY
+from b200kit.node.facts.system import clock_synchronized
+from b200kit.node.lib.documents import unstructure
+from b200kit.operations import site_problems
+from b200kit.operations.inventory_process import InventoryRefused
+from b200kit.operations.site_problems import InventoryLook
+from b200kit.report.document import counted
+from b200kit.report.terminal.lines import Lines
+from b200kit.reprovision import ledger
+from b200kit.run import console, places
+
+SOUND, WRONG = 0, 1
+_NEEDED = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "ssh-keyscan": "openssh-client"}
+_OPTIONAL = {
+    "gpg": "gnupg", "apt-ftparchive": "apt-utils", "skopeo": "skopeo", "uv": "uv",
+}  # fmt: skip
+"""What `b200 mirror` and `b200 lock` start, to the package that has it."""
+_LEAST_FREE = 1 << 30
+_FILES, _FILES_A_NODE = 256, 4
+"""Open files of a run, and of each connection in it (inferred)."""
+_SHARED = re.compile(r"nfs|cifs|smb|9p|sshfs|ceph|gluster|lustre|beegfs|afs")
+_LOCKS_STAY = re.compile(r"\bnolock\b|local_lock=(all|flock)")
+
+
+class Standing(StrEnum):
+    """How a part of the controller is, as a person reads it."""
+
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "WRONG"
+
+
+_TONES = {Standing.OK: "good", Standing.NOTE: "unknown", Standing.WRONG: "bad"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that was looked at: how it is, what was seen, what to do."""
+
+    name: str
+    standing: Standing
+    seen: str
+    advice: str = ""
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    exit_codes={SOUND: "nothing must be corrected", WRONG: "something must be; its line says how"},
+)
+@INVENTORY
+@JSON
+def command(inventory: Path | None, as_json: bool) -> int:
+    """Look at this machine, the controller: programs, keys, the site, its file system, the clock.
+
+    Nodes are not connected to, and nothing is changed; `b200 ready` looks at nodes.
+    """
+    site = places.site_of(inventory) if inventory else places.site()
+    looks = dict(map(_look, [inventory] if inventory else _inventories(site)))
+    parts = [part for look in _LOOKS for part in look()]
+    parts += [*_site(site, looks), *_keys(looks), *_files(looks)]
+    page = Lines(console.width(), console.coloured())
+    for part in parts:
+        label = f"{part.standing.value:<7}"
+        page.hang(f"{part.name:<12}", (label, _TONES[part.standing]), text=part.seen)
+        page.action(19, part.advice)
+    console.document(unstructure(parts)) if as_json else console.out(*page.found, colour=True)
+    return WRONG if any(part.standing is Standing.WRONG for part in parts) else SOUND
+
+
+def _python() -> Iterator[Part]:
+    wanted = metadata.metadata("b200kit")["Requires-Python"]
+    sound = SpecifierSet(wanted).contains(platform.python_version())
+    seen = f"Python {platform.python_version()}"
+    yield _part("python", sound, seen, f"it takes {wanted}: install b200kit with another Python")
+
+
+def _packages() -> Iterator[Part]:
+    wanted = [Requirement(line) for line in metadata.requires("b200kit") or ()]
+    own = [one for one in wanted if not one.marker or one.marker.evaluate({"extra": ""})]
+    wrong = [one for one in own if not one.specifier.contains(_version(one.name) or "0")]
+    for one in wrong:
+        seen = f"{one.name} {_version(one.name) or 'is not installed'}"
+        yield _part("packages", False, seen, f"pip install '{one.name}{one.specifier}'")
+    if not wrong:
+        yield _part("packages", True, f"pyinfra {_version('pyinfra')}, {len(own)} as required")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _programs() -> Iterator[Part]:
+    for name, package in _NEEDED.items():
+        if not shutil.which(name):
+            yield _part("programs", False, f"{name} is not installed", f"install {package}")
+    if all(map(shutil.which, _NEEDED)):
+        yield _part("programs", True, ", ".join(_NEEDED))
+    if away := {name: package for name, package in _OPTIONAL.items() if not shutil.which(name)}:
+        seen = f"not installed: {', '.join(away)}; only b200 mirror and b200 lock need them"
+        yield Part("programs", Standing.NOTE, seen, f"install {', '.join(away.values())}")
+
+
+def _clock() -> Iterator[Part]:
+    sound = clock_synchronized()
+    seen = "synchronized" if sound else "not synchronized: proofs and certificates need the time"
+    yield _part("clock", sound, seen, "start a time service, such as systemd-timesyncd or chrony")
+
+
+def _locale() -> Iterator[Part]:
+    found = locale.getpreferredencoding(False)
+    sound = found.lower().replace("-", "") == "utf8"
+    yield _part("locale", sound, found, "export LANG=C.UTF-8")
+
+
+_LOOKS: tuple[Callable[[], Iterator[Part]], ...] = (_python, _packages, _programs, _clock, _locale)
+
+
+def _inventories(site: Path | None) -> list[Path]:
+    """The inventory that commands take, or all where they would ask which."""
+    there = sorted((site / places.INVENTORIES).glob("*.py")) if site else []
+    return [path for path in there if path.name == "prod.py"] or there
+
+
+def _look(path: Path) -> tuple[Path, InventoryLook | InventoryRefused]:
+    try:
+        return path, site_problems.of_inventory(path)
+    except InventoryRefused as error:
+        return path, error
+
+
+def _site(site: Path | None, looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part]:
+    """The site's inventories, and the directories where runs leave what they know."""
+    if site is None:
+        advice = f"cd to your site, name it in {places.SITE}, or make one: b200 init HOST..."
+        yield Part("site", Standing.NOTE, "none here", advice)
+        return
+    if not looks:
+        yield _part("site", False, f"{site} has no inventory", "b200 init HOST...")
+    for path, look in looks.items():
+        lines = look.lines if isinstance(look, InventoryRefused) else look.problems
+        for line in lines:
+            yield Part("site", Standing.WRONG, f"{path.name}: {line.removeprefix(f'{path}: ')}")
+        if isinstance(look, InventoryLook) and not lines:
+            yield _part("site", True, f"{path}: {counted(len(look.nodes), 'node')}")
+    told = os.environ.get(ledger.VARIABLE)
+    for folder in dict.fromkeys((site.resolve(), Path(told or site).resolve())):
+        yield from _directory(next(one for one in (folder, *folder.parents) if one.is_dir()))
+
+
+def _directory(folder: Path) -> Iterator[Part]:
+    mount, kind, options = _mounted(folder)
+    free = shutil.disk_usage(folder).free
+    room = f"{folder}: {kind}, {free / 1e9:.1f} GB free"
+    yield _part("disk", free >= _LEAST_FREE, room, "make room: reports and records lie there")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield _part("disk", False, f"{folder} cannot be written", "chown it, or name another site")
+    if _SHARED.search(kind):
+        sound = not _LOCKS_STAY.search(options)
+        seen = f"{mount} is {kind}: locks must reach its server, or two runs change one node"
+        advice = "mount it without nolock and local_lock, or use a local disk"
+        yield Part("locks", Standing.NOTE if sound else Standing.WRONG, seen, advice)
+
+
+def _mounted(folder: Path) -> tuple[str, str, str]:
+    """Mount point, file system and options of what a directory is on (proc(5), mountinfo)."""
+    found = ("/", "unknown", "")
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        words, _, rest = line.partition(" - ")
+        mount = words.split()[4].replace("\\040", " ")
+        if folder.is_relative_to(mount) and len(mount) >= len(found[0]):
+            kind, _, options = rest.split(" ", 2)
+            found = (mount, kind, options)
+    return found
+
+
+def _keys(looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part]:
+    """The keys by which ssh logs in, unless every node names its own."""
+    known = [look for look in looks.values() if isinstance(look, InventoryLook)]
+    if known and not any(look.keyless for look in known):
+        return
+    listed = subprocess.run(["ssh-add", "-l"], capture_output=True, text=True, check=False) if (
+        shutil.which("ssh-add") and os.environ.get("SSH_AUTH_SOCK")
+    ) else None  # fmt: skip
+    agent = len(listed.stdout.splitlines()) if listed and listed.returncode == 0 else 0
+    files = [path.stem for path in sorted(Path("~/.ssh").expanduser().glob("id_*.pub"))]
+    seen = f"{agent} in the agent; in ~/.ssh: {', '.join(files) or 'none'}"
+    yield _part(
+        "ssh keys", bool(agent or files), seen,
+        "ssh-add the key that nodes accept, or make one: ssh-keygen -t ed25519, then ssh-copy-id",
+    )  # fmt: skip
+
+
+def _files(looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part]:
+    """How many files a run may have open: each connection has some."""
+    most = max((len(x.nodes) for x in looks.values() if isinstance(x, InventoryLook)), default=0)
+    wanted, soft = _FILES + _FILES_A_NODE * most, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    sound = soft == resource.RLIM_INFINITY or soft >= wanted
+    yield _part("open files", sound, f"at most {soft}", f"ulimit -n {wanted}: a run needs so many")
+
+
+def _part(name: str, sound: bool, seen: str, advice: str = "") -> Part:
+    return Part(name, Standing.OK, seen) if sound else Part(name, Standing.WRONG, seen, advice)

@@ -1,0 +1,50 @@
+"""What a run would refuse of an inventory before its first connection, secrets apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyinfra.api.host import Host
+
+from b200kit.inventory.keys.problem import Problem
+from b200kit.operations import inventory_process, named_files, preflight
+from b200kit.run import host_keys
+
+
+@dataclass(frozen=True)
+class InventoryLook:
+    """An inventory as a run reads it: its nodes, which of them name no ssh key, what is wrong."""
+
+    nodes: tuple[str, ...]
+    keyless: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def of_inventory(path: Path) -> InventoryLook:
+    """The look at an inventory; nothing is connected to. Raises InventoryRefused."""
+    return inventory_process.ask(read, path)
+
+
+def read(path: Path) -> InventoryLook:
+    """The same, in a process that may import pyinfra's command line."""
+    hosts = inventory_process.hosts(path)
+    lines = [f"{host.name}: {each.key}: {each.message}" for host in hosts for each in _of(host)]
+    keyless = (host.name for host in hosts if not host.data.get("ssh_key"))
+    return InventoryLook(
+        tuple(host.name for host in hosts), tuple(keyless), tuple(dict.fromkeys(lines))
+    )
+
+
+def _of(host: Host) -> Iterator[Problem]:
+    wrong = list(host_keys.problems(host))
+    yield from wrong
+    if not wrong and (unknown := host_keys.missing(host)):
+        yield Problem(host_keys.FILE, unknown)
+    spec = preflight.parsed(host, {})
+    if isinstance(spec, list):
+        yield from spec
+    else:
+        # Keys can be looked at only when every file is there.
+        yield from list(named_files.missing(spec)) or named_files.wrong(spec)
