@@ -107,7 +107,7 @@ def smoke(url: str, *more: str) -> dict[str, Any]:
         file = Path(folder) / "out.json"
         command = [B200, "smoke", url, "--model", MODEL]
         done = subprocess.run(
-            [*command, "--json", str(file), "--requests", "20", "--rate", "20", *more],
+            [*command, "--output", str(file), "--requests", "20", "--rate", "20", *more],
             cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert file.exists(), done.stderr

@@ -61,7 +61,7 @@ class Pair:
     def smoke(self, url: str) -> list[str]:
         """Our command as anybody types it."""
         asked: list[object] = ["--rate", RATE, "--requests", REQUESTS, "--input-tokens", PROMPT]
-        asked += ["--output-tokens", TOKENS, "--json", "-"]
+        asked += ["--output-tokens", TOKENS, "--json"]
         python = [B200, "smoke", url, "--model", MODEL]
         return [*self.ours, *python, *map(str, asked)]
 

@@ -49,7 +49,15 @@ def begin(fleet: Fleet, *words: str) -> subprocess.Popen[str]:
     """`b200 watch` over the fleet."""
     _, options = fleet.command("check.py")
     pipe = subprocess.PIPE
-    line = [sys.executable, "-m", "b200kit.cli", "watch", str(fleet.folder / "site.py"), *words]
+    line = [
+        sys.executable,
+        "-m",
+        "b200kit.cli",
+        "watch",
+        "-i",
+        str(fleet.folder / "site.py"),
+        *words,
+    ]
     options |= {"stdout": pipe, "stderr": pipe, "preexec_fn": heed_interrupts}
     return subprocess.Popen(line, text=True, **options)
 
@@ -77,7 +85,7 @@ def test_a_node_that_is_away_hangs_or_says_what_it_likes_costs_the_others_nothin
     off.reachable = False
     off.save()
     says(fleet, "n02", HOSTILE)
-    code, out, err = once(fleet, "--html", str(tmp_path / "page.html"))
+    code, out, err = once(fleet, "--page", str(tmp_path / "page.html"))
     assert (code, err) == (2, "")
     lines = out.splitlines()
     assert all(line.isprintable() for line in lines)
@@ -108,7 +116,7 @@ def test_an_inventory_with_a_mistake_is_refused_and_no_node_is_asked(
 @pytest.mark.process
 def test_it_is_renewed_until_ctrl_c_which_leaves_at_once(fleet: Fleet, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    with begin(fleet, "--every", "1", "--html", str(page)) as process:
+    with begin(fleet, "--every", "1", "--page", str(page)) as process:
         try:
             until(lambda: page.exists() and "n[01-03]" in page.read_text())
             says(fleet, "n03", json.dumps(now("n03", proof=None)))
@@ -127,7 +135,7 @@ def test_a_node_that_hangs_holds_no_other(fleet: Fleet, tmp_path: Path) -> None:
     hung, page = fleet.machine("n01"), tmp_path / "page.html"
     hung.hangs_at = _ANSWERS
     hung.save()
-    with begin(fleet, "--every", "1", "--html", str(page)) as process:
+    with begin(fleet, "--every", "1", "--page", str(page)) as process:
         try:
             until(lambda: page.exists() and "n[02-03]" in page.read_text())
             asked = len(fleet.machine("n02").log)

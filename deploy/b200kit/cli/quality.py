@@ -62,8 +62,8 @@ def command() -> None:
               help="Prompts, each sent to both.")  # fmt: skip
 @click.option("--output-tokens", type=click.IntRange(4, 4096), default=64, show_default=True,
               help="Of an answer, at most.")  # fmt: skip
-@click.option("--prompts", default="texts", show_default=True, metavar="texts|PATH",
-              help="Running text, or yours: one a line, as JSON in a .jsonl.")  # fmt: skip
+@click.option("--prompts", default="texts", show_default=True, metavar="NAME|PATH",
+              help="texts (running), or yours: one a line, as JSON in a .jsonl.")  # fmt: skip
 @click.option("--key-file", metavar="PATH", help=f"File with NODE's API key; else ${KEY}.")
 @click.option("--reference-key-file", metavar="PATH", help="File with the reference's, likewise.")
 @JSON

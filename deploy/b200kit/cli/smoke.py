@@ -181,8 +181,8 @@ class SmokeProbe:
     help="Of an open loop.",
 )  # fmt: skip
 @click.option(
-    "--prompts", default="words", show_default=True, metavar="words|texts|PATH",
-    help="Random words, running text, or yours: one a line, as JSON in a .jsonl.",
+    "--prompts", default="words", show_default=True, metavar="NAME|PATH",
+    help="words (random), texts (running), or yours: one a line, as JSON in a .jsonl.",
 )  # fmt: skip
 @click.option(
     "--prefix-share", default=0.0, show_default=True,
@@ -201,9 +201,7 @@ class SmokeProbe:
 @click.option("--share", default=0.95, show_default=True, help="Fraction that must be good.")
 @click.option("--key-file", metavar="PATH", help=f"File with the API key; else ${KEY}.")
 @click.option("--cpus", metavar="LIST", help='CPUs for this client, such as "2-3".')
-@click.option(
-    "--reference", metavar="PATH", help="Golden answers that --keep wrote: it must agree."
-)
+@click.option("--golden", metavar="PATH", help="Golden answers that --keep wrote: it must agree.")
 @click.option("--keep", metavar="PATH", help="Write its golden answers there, if they are sound.")
 @click.option("--output", metavar="PATH", help="Write the JSON of an endpoint's result there, too.")
 @JSON
@@ -291,7 +289,7 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
     )
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
-    answers = Answers(options.model, volley.salt, reference_in(options.reference))
+    answers = Answers(options.model, volley.salt, reference_in(options.golden))
     return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
@@ -384,4 +382,4 @@ def reference_in(file: str | None) -> Reference | None:
     try:
         return documents.load(Reference, Path(file)) if file else None
     except (OSError, ValueError) as error:
-        raise ValueError(f"--reference {words(error)}") from None
+        raise ValueError(f"--golden {words(error)}") from None

@@ -76,7 +76,7 @@ def compared(inventory: Path) -> subprocess.CompletedProcess[str]:
     ports = {0: 8001, 1: 8002}
     inside = ["nsenter", f"--target={cgroups.init_pid(NODE)}", "--net", "--"]
     asked = [
-        str(B200), "quality", "compare", str(inventory), NODE, "--requests", "64",
+        str(B200), "quality", "compare", NODE, "-i", str(inventory), "--requests", "64",
         "--reference", f"http://127.0.0.1:{ports[1 - WRONG]}",
         "--candidate", f"http://127.0.0.1:{ports[WRONG]}",
         "--key-file", str(lab_paths().api_key), "--reference-key-file", str(lab_paths().api_key),

@@ -96,10 +96,10 @@ class Site:
         """The command that builds the mirror."""
         given = {
             "--to": self.built, "--distribution": f"debian12={self.world.distribution()}",
-            "--private": self.folder / "private", "--image": self.image,
+            "--private-key": self.folder / "private", "--image": self.image,
         }  # fmt: skip
         options = [str(word) for pair in given.items() for word in pair]
-        return ["mirror", "build", str(self.inventory), *options]
+        return ["mirror", "build", "-i", str(self.inventory), *options]
 
     def build(self) -> Said:
         """Build the mirror, outside."""
@@ -107,7 +107,7 @@ class Site:
 
     def verify(self, root: Path) -> Said:
         """Prove a mirror by the site's own copy of the key."""
-        return self.world.b200("mirror", "verify", root, "--key", self.key)
+        return self.world.b200("mirror", "verify", root, "--public-key", self.key)
 
     def run(self, node: str) -> Outcome:
         """A run on one of the nodes."""
@@ -123,7 +123,7 @@ def site(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
     keys = folder / "inventories/keys"
     revision, home = state["model"]["revision"], tmp_path_factory.mktemp("outside")
     with world(lab_paths(), revision, home) as there:
-        made = there.b200("mirror", "key", "--to", keys, "--private", folder / "private")
+        made = there.b200("mirror", "key", "--to", keys, "--private-key", folder / "private")
         assert made.code == 0, made.said
         models = keys.parent / "models"
         pin = there.b200("model", "pin", f"{REPOSITORY}@{COMMIT}", "--to", models)
@@ -198,7 +198,7 @@ def wait_for(url: str) -> None:
 
 def test_plan_says_what_comes_and_from_where(site: Site) -> None:
     given = f"debian12={site.world.distribution()}"
-    plan = site.world.b200("mirror", "plan", site.inventory, "--distribution", given)
+    plan = site.world.b200("mirror", "plan", "-i", site.inventory, "--distribution", given)
     assert plan.code == 0, plan.said
     assert "packages debian12" in plan.out
     assert f"model {MODEL_NAME}" in plan.out
@@ -279,12 +279,16 @@ def test_carrier_names_what_was_tampered_with(
 
 @pytest.mark.long
 def test_another_key_is_refused(site: Site, built: Said, tmp_path: Path) -> None:
-    other = site.world.b200("mirror", "key", "--to", tmp_path, "--private", tmp_path / "private")
+    other = site.world.b200(
+        "mirror", "key", "--to", tmp_path, "--private-key", tmp_path / "private"
+    )
     assert other.code == 0
-    foreign = site.world.b200("mirror", "verify", site.built, "--key", tmp_path / "mirror.asc")
+    foreign = site.world.b200(
+        "mirror", "verify", site.built, "--public-key", tmp_path / "mirror.asc"
+    )
     assert (foreign.code, "is not signed by" in foreign.err) == (1, True), foreign.said
-    wrong = ("--to", tmp_path / "built", "--private", tmp_path / "private")
-    refused = site.world.b200("mirror", "build", site.inventory, *wrong)
+    wrong = ("--to", tmp_path / "built", "--private-key", tmp_path / "private")
+    refused = site.world.b200("mirror", "build", "-i", site.inventory, *wrong)
     assert (refused.code, "and the inventory pins" in refused.err) == (1, True), refused.said
 
 
@@ -430,7 +434,7 @@ def test_difference_is_what_changed_and_carries_the_upgrade(site: Site, live: Ou
     ours = ("nvidia", "libnv", "vllm_stand_in", "cuda")
     assert [line for line in kinds if not any(word in line for word in ours)] == []
     assert not [path for path in delta.rglob("*") if "models" in path.parts]
-    applied = site.world.b200("mirror", "apply", delta, site.carried, "--key", site.key)
+    applied = site.world.b200("mirror", "apply", delta, site.carried, "--public-key", site.key)
     assert applied.code == 0, applied.said
     assert site.verify(site.carried).code == 0
     upgraded = site.run(WHOLE)

@@ -79,7 +79,8 @@ def wall(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wall]
         prove(name)
     folder = tmp_path_factory.mktemp("wall")
     page = folder / "page.html"
-    words = [str(B200), "watch", "inventories/lab.py", "--every", str(EVERY_S), "--html", str(page)]
+    words = [str(B200), "watch", "-i", "inventories/lab.py", "--every", str(EVERY_S)]
+    words += ["--page", str(page)]
     with (folder / "printed").open("w") as out:
         process = subprocess.Popen(
             words, cwd=ROOT, stdout=out, text=True, preexec_fn=heed_interrupts

@@ -79,8 +79,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 @pytest.fixture
-def ssh(program: Program) -> None:
-    """A node behind ssh that is this machine."""
+def ssh(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node behind ssh that is this machine; outside any site."""
+    monkeypatch.chdir(tmp_path)
     program("ssh", _SSH)
 
 

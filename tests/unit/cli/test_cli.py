@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from b200kit import __version__, cli
 from b200kit.catalog import load
-from b200kit.cli.command import USAGE
+from b200kit.cli.command import EXIT_CODES, USAGE
+from b200kit.cli.pages import commands_page
+from tests.subtests import in_subtests
 from tests.unit import states
 
 Capture = pytest.CaptureFixture[str]
+CONTRIBUTING = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 STATE = str(states.STATES / "healthy-hgx-b200.json")
 
 
@@ -27,25 +32,80 @@ def test_help_names_every_command(arguments: list[str], capsys: Capture) -> None
     assert all(f"  {name} " in text for name in cli.COMMANDS)
 
 
-@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "lab"])
-def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) -> None:
-    assert cli.main([name, "--help"]) == 0
-    text = capsys.readouterr().out
-    groups = {
-        "audit": "verify",
-        "golden": "show",
-        "mirror": "build",
-        "model": "publish",
-        "proof": "verify",
-        "quality": "compare",
-        "record": "compare",
-        "transaction": "show",
-    }
-    if name in groups:
-        assert groups[name] in text
-        assert cli.main([name, groups[name], "--help"]) == 0
-        text = capsys.readouterr().out
+LEAVES = dict(commands_page.leaves())
+
+
+@in_subtests("name", LEAVES)
+def test_help_of_a_command_ends_with_its_exit_codes(name: str) -> None:
+    command = LEAVES[name]
+    text = command.get_help(click.Context(command))
     assert "Exit codes:\n  0 " in text
+    assert {*command.exit_codes} <= {*EXIT_CODES}  # type: ignore[attr-defined]
+
+
+def table_of_options() -> dict[str, tuple[str, ...]]:
+    """Long name to its short one and its metavar, of the table in CONTRIBUTING.md."""
+    found = {}
+    for row in re.findall(r"^\| `((?:-\w, )?--[a-z-]+.*?)` \|", CONTRIBUTING, re.MULTILINE):
+        *names, last = row.split(", ")
+        name, _, metavar = last.partition(" ")
+        found[name] = (*names, metavar)
+    return found
+
+
+def words_of_metavars() -> set[str]:
+    """What metavars are made of, of the line below that table."""
+    [line] = re.findall(r"^Metavars are made of (.+?)\.$", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`(\w+)`", line))
+
+
+def params() -> dict[str, click.Parameter]:
+    """Every option and argument of every command."""
+    return {
+        f"{name} {param.opts[-1]}": param
+        for name, command in [("", cli.b200), *LEAVES.items()]
+        for param in command.params
+    }
+
+
+def shape(param: click.Parameter) -> tuple[str, ...]:
+    """Short name and metavar of an option."""
+    is_flag = getattr(param, "is_flag", False)
+    return (*param.opts[:-1], "" if is_flag else param.metavar or "")
+
+
+@in_subtests("where", params)
+def test_an_option_is_the_same_with_every_command(where: str) -> None:
+    param, known = params()[where], table_of_options()
+    if isinstance(param, click.Option) and (rule := known.get(param.opts[-1])):
+        assert shape(param) == rule
+    metavar = param.metavar or ("" if isinstance(param, click.Option) else str(param.name).upper())
+    assert {*re.findall(r"[A-Z][A-Z0-9]+", metavar)} <= words_of_metavars()
+    assert not re.search(r"\b[Cc]atalogs?\b|\b[Cc]olor\b", getattr(param, "help", None) or "")
+
+
+def test_an_option_of_several_commands_is_in_the_table() -> None:
+    shapes: dict[str, set[tuple[str, ...]]] = {}
+    for param in params().values():
+        if isinstance(param, click.Option):
+            shapes.setdefault(param.opts[-1], set()).add(shape(param))
+    assert {name: found for name, found in shapes.items() if len(found) > 1} == {}
+    assert {*table_of_options()} <= {*shapes}
+
+
+WITHOUT_JSON = {
+    # They write files, or for another program.
+    *("init", "bundle", "keys", "lock", "monitoring", "targets", "completion"),
+    *("proof signers", "proof sanitise", "record accept", "golden forget"),
+    *("mirror key", "mirror build", "mirror verify", "mirror apply", "mirror serve"),
+    *("model publish", "model pin"),
+}
+
+
+@in_subtests("name", [name for name in LEAVES if not name.startswith("lab ")])
+def test_what_has_a_result_prints_it_as_json(name: str) -> None:
+    offered = {option for param in LEAVES[name].params for option in param.opts}
+    assert ("--json" in offered) == (name not in WITHOUT_JSON)
 
 
 def test_version_is_that_of_the_package(capsys: Capture) -> None:
@@ -98,7 +158,7 @@ def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> N
         (["audit", "show", "--transactions", "FILE"], 2),
         (["bundle", "n01", "--state", "FILE"], 2),
         (["judge", "FILE"], USAGE),
-        (["smoke", "http://127.0.0.1:1", "--model", "m", "--reference", "FILE"], USAGE),
+        (["smoke", "http://127.0.0.1:1", "--model", "m", "--golden", "FILE"], USAGE),
         (["smoke", "http://127.0.0.1:1", "--model", "m", "--key-file", "FILE"], USAGE),
     ],
 )
@@ -134,10 +194,31 @@ def test_mirror_says_who_has_its_port(tmp_path: Path, capsys: Capture) -> None:
     assert "Errno" not in said
 
 
-@pytest.mark.parametrize("group", ["audit", "record", "transaction"])
-def test_a_group_without_its_command_is_one_line(group: str, capsys: Capture) -> None:
-    assert cli.main([group]) == USAGE
-    assert capsys.readouterr().err == f"b200 {group}: Missing command.\n"
+@pytest.mark.parametrize("group", ["audit", "lab", "record"])
+def test_a_group_alone_is_its_help(group: str, capsys: Capture) -> None:
+    assert cli.main([group]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_all_that_is_wrong_is_named_at_once(capsys: Capture) -> None:
+    assert cli.main(["init", "--goal", "fast", "--every"]) == USAGE
+    assert cli.main(["plan", "--goal", "fast", "--gpus", "0"]) == USAGE
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert [word for word in ("MODEL", "--goal", "--gpus") if word not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("color", "environment", "coloured"),
+    [("always", "NO_COLOR", True), ("never", "FORCE_COLOR", False), ("auto", "FORCE_COLOR", True)],
+)
+def test_colour_is_what_the_option_says(
+    color: str, environment: str, coloured: bool, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(environment, "1")
+    cli.main(["--color", color, "judge", "--example", "gpu2-no-nvlink"])
+    assert ("\x1b[" in capsys.readouterr().out) == coloured
 
 
 def test_commands_are_imported_only_when_they_run() -> None:

@@ -13,6 +13,7 @@ import pytest
 from b200kit import cli
 from b200kit.node.lib import cpulist
 from b200kit.node.state.view import SCHEMA
+from b200kit.report.files import write
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
@@ -36,8 +37,8 @@ def run(capsys: Capture, *words: str) -> tuple[int, str, str]:
 
 
 def asked(state: str, model: str = "llama-3.3-70b-fp8", goal: str = "balanced") -> list[str]:
-    """The three words that every plan needs."""
-    return ["--state", state, "--model", model, "--goal", goal]
+    """The words of a plan."""
+    return [model, "--on", state, "--goal", goal]
 
 
 def recorded(name: str) -> str:
@@ -95,6 +96,34 @@ def test_model_by_its_config(tmp_path: Path, capsys: Capture) -> None:
     assert (plan["model"], len(plan["replicas"])) == ("my-model", 8)
 
 
+def test_a_recorded_node_is_taken_in_each_form_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Its observation alone, `judge --json`, `check --json`, a file of a run, an archive."""
+    here = recorded("healthy-hgx-h100")
+    state = json.loads(Path(here).read_text())
+    cli.main(["judge", here, "--json"])
+    judged = capsys.readouterr().out
+    seen = {"outcome": "fit", "state": state}
+    run_of = {"run": "20261127-101500", "entry": "check.py", "hosts": {"n01": seen, "n02": {}}}
+    (tmp_path / "inventories").mkdir()
+    folder = write(run_of, tmp_path / "reports").parent
+    forms = {"judged.json": judged.encode(), "checked.json": json.dumps(run_of).encode()}
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+    assert cli.main(["bundle", "n01", "--state", here, "--output", str(tmp_path / "n.tar.gz")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    [packed] = folder.glob("n01*.json.gz")
+    for on in (here, *forms, str(packed), "n.tar.gz", "n01", "hgx-h100"):
+        assert document(capsys, "llama-3.3-70b-fp8", "--on", on)["hardware"] == "hgx-h100", on
+
+
+def test_a_healthy_hgx_b200_is_planned_for_where_nothing_is_said(capsys: Capture) -> None:
+    plan = document(capsys, "llama-3.3-70b-fp8")
+    assert (plan["hardware"], plan["goal"]) == ("hgx-b200", "balanced")
+
+
 def test_hardware_is_known_by_its_gpus(capsys: Capture) -> None:
     assert document(capsys, *asked(recorded("healthy-hgx-h100")))["hardware"] == "hgx-h100"
     assert document(capsys, *asked(recorded("healthy-single-b200")))["hardware"] == "single"
@@ -149,14 +178,6 @@ def test_document_without_gpus_is_refused_in_one_line(tmp_path: Path, capsys: Ca
     state = {key: value for key, value in numa_maps.state("two").items() if key != "gpus"}
     status, out, err = run(capsys, *asked(state_file(tmp_path, state)))
     assert (status, out, err.count("\n")) == (1, "", 1)
-
-
-def test_hardware_that_is_named_must_be_that_of_the_gpus(capsys: Capture) -> None:
-    words = asked(recorded("healthy-hgx-h100"))
-    assert document(capsys, *words, "--hardware", "hgx-h100")["hardware"] == "hgx-h100"
-    status, _, err = run(capsys, *words, "--hardware", "hgx-b200")
-    assert status == 1
-    assert_message(err)
 
 
 def test_nvfp4_is_not_planned_on_h100(capsys: Capture) -> None:
@@ -256,27 +277,28 @@ def test_engine_that_cannot_serve_it_exits_1_with_one_line(
 @pytest.mark.parametrize(
     "words",
     [
-        ["--state", "x.json", "--model", "m"],
-        ["--state", "/no/such.json", "--model", "m", "--goal", "latency"],
-        ["--state", "SELF", "--model", "gpt-9", "--goal", "latency"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--hardware", "b300"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
-          "--max-model-len", "9000"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--max-model-len", "0"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--kv-cache-dtype", ""],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
-          "--first-port", "65535"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--first-port", "0"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--gpus", "9"],
-        ["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--gpus", "0"],
-        ["--state", "SELF", "--model", "llama-3.1-8b-bf16", "--goal", "latency",
-          "--kv-cache-dtype", "fp3"],
+        [],
+        ["tiny-llama", "--on", "/no/such.json"],
+        ["tiny-llama", "--on", "n01"],
+        ["gpt-9"],
+        ["lama-3.3-70b-fp8"],
+        ["tiny-llama", "--goal", "speed"],
+        ["tiny-llama", "--max-model-len", "9000"],
+        ["tiny-llama", "--max-model-len", "0"],
+        ["tiny-llama", "--kv-cache-dtype", ""],
+        ["tiny-llama", "--first-port", "65535"],
+        ["tiny-llama", "--first-port", "0"],
+        ["tiny-llama", "--gpus", "9"],
+        ["tiny-llama", "--gpus", "0"],
+        ["llama-3.1-8b-bf16", "--kv-cache-dtype", "fp3"],
+        ["gpt-9", "--on", "/no/such.json", "--goal", "speed", "--gpus", "0"],
     ],
 )  # fmt: skip
-def test_what_is_not_understood_is_refused_with_one_line(capsys: Capture, words: list[str]) -> None:
-    here = recorded("healthy-hgx-b200")
-    status, out, err = run(capsys, *(here if word == "SELF" else word for word in words))
+def test_all_that_is_not_understood_is_refused_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # outside any site
+    status, out, err = run(capsys, *words)
     assert (status, out, err.count("\n")) == (64, "", 1)
     assert_message(err)
 
@@ -284,9 +306,10 @@ def test_what_is_not_understood_is_refused_with_one_line(capsys: Capture, words:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "is no b200kit/node-state/1"),
-        ('{"schema": "b200kit/node-state/9", "gpus": []}', "is no b200kit/node-state/1"),
-        ("[]", "must be an object"),
+        ("{}", "has no b200kit/node-state/1"),
+        ('{"schema": "b200kit/node-state/9", "gpus": []}', "has no b200kit/node-state/1"),
+        ("[]", "has no b200kit/node-state/1"),
+        ('{"hosts": {"n1": {"state": {}}, "n2": {"state": {}}}}', "n1, n2"),
         ("{", "not JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],

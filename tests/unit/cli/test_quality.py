@@ -58,7 +58,7 @@ def asked(
     """A command line without its candidate; the inventory has been read."""
     monkeypatch.setattr(served, "of_node", lambda *_: known)
     return [
-        "quality", "compare", str(inventory), "n01", "--reference", reference,
+        "quality", "compare", "n01", "-i", str(inventory), "--reference", reference,
         "--requests", "24", "--output-tokens", "16", "--records", str(tmp_path / "records"),
     ]  # fmt: skip
 
@@ -122,7 +122,7 @@ def refused(capsys: Capture, inventory: Path, words: list[str]) -> None:
 def test_node_that_the_inventory_lacks_is_refused_before_anything_is_sent(
     capsys: Capture, inventory: Path, tmp_path: Path
 ) -> None:
-    words = ["quality", "compare", str(inventory), "n09", "--reference", "http://127.0.0.1:9"]
+    words = ["quality", "compare", "n09", "-i", str(inventory), "--reference", "http://127.0.0.1:9"]
     refused(capsys, inventory, [*words, "--records", str(tmp_path)])
 
 

@@ -70,7 +70,7 @@ def smoke(
     """Exit status and the document in the file."""
     file = tmp_path / "out.json"
     with running(knobs, key) as url:
-        status = main(command(url, "--json", str(file), *more))
+        status = main(command(url, "--output", str(file), *more))
     return status, json.loads(file.read_text())
 
 
@@ -138,7 +138,7 @@ def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     asked = [word for word in command("URL") if word not in ("--rate", "50")]
     with running() as url:
-        main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
+        main([url, *asked[1:], "--concurrency", "2", "--output", str(file)])
     found = json.loads(file.read_text())
     assert (found["bench"]["request_rate"], found["bench"]["max_concurrency"]) == ("inf", 2)
     assert_message(found["smoke"]["load"]["arrival"])
@@ -217,7 +217,7 @@ def test_without_the_key_the_refusal_is_told(tmp_path: Path) -> None:
 
 def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with running() as url:
-        main(command(f"{url}/v1/", "--json", "-"))
+        main(command(f"{url}/v1/", "--json"))
     assert json.loads(capsys.readouterr().out)["url"] == url
 
 
@@ -244,7 +244,7 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
         ["http://x", "--model", "m", "--share", "2"],
         ["http://x", "--model", "m", "--key-file", "/nowhere"],
         ["http://x", "--model", "m", "--key-file", "/dev/null"],
-        ["http://x", "--model", "m", "--json", "/nowhere/x"],
+        ["http://x", "--model", "m", "--output", "/nowhere/x"],
         ["http://x", "--model", "m", "--cpus", "zero"],
         ["http://x", "--model", "m", "--prompts", "/nowhere"],
         ["http://x", "--model", "m", "--prompts", "/dev/null"],
@@ -345,8 +345,8 @@ def test_answers_are_kept_and_later_ones_held_against_them(
     status, found = smoke(tmp_path, "--keep", kept)
     assert (status, found["wrong_answers"]) == (0, [])
     assert "  answers   twice alike; no reference" in capsys.readouterr().out
-    assert smoke(tmp_path, "--reference", kept)[0] == 0
-    status, found = smoke(tmp_path, "--reference", kept, knobs=fast("garbled"))
+    assert smoke(tmp_path, "--golden", kept)[0] == 0
+    status, found = smoke(tmp_path, "--golden", kept, knobs=fast("garbled"))
     assert (status, found["bench"]["num_prompts"]) == (1, 0)
     [problem] = found["wrong_answers"]
     assert "answers otherwise than the reference of http://127.0.0.1:" in problem
@@ -371,5 +371,5 @@ def test_file_that_is_no_reference_is_refused(
 ) -> None:
     file = tmp_path / "kept.json"
     file.write_text(content)
-    assert main(command("http://127.0.0.1:1", "--reference", str(file))) == 64
-    assert f"--reference {file}: " in capsys.readouterr().err
+    assert main(command("http://127.0.0.1:1", "--golden", str(file))) == 64
+    assert f"--golden {file}: " in capsys.readouterr().err

@@ -162,8 +162,7 @@ def test_models_and_the_help_of_a_deploy(b200: Run) -> None:
 
 
 def test_plan(b200: Run, tmp_path: Path) -> None:
-    options = ("--model", "llama-3.3-70b-fp8", "--goal", "balanced", "--json")
-    run = b200("plan", "--state", recorded(tmp_path), *options)
+    run = b200("plan", "llama-3.3-70b-fp8", "--on", recorded(tmp_path), "--json")
     assert run.returncode == 0, run.stderr
     assert len(json.loads(run.stdout)["replicas"]) == 4
 
@@ -190,7 +189,7 @@ def test_smoke(b200: Run, tmp_path: Path) -> None:
     short = ("--requests", "4", "--rate", "50", "--input-tokens", "40", "--output-tokens", "6")
     result = tmp_path / "smoke.json"
     with running() as url:
-        run = b200("smoke", url, "--model", MODEL, *short, "--json", str(result))
+        run = b200("smoke", url, "--model", MODEL, *short, "--output", str(result))
     # A busy machine may make this client's figures invalid; that it measured is what counts here.
     assert run.returncode in (0, 1, 2), run.stderr
     main = json.loads(result.read_text())["smoke"]["main"]

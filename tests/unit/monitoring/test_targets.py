@@ -65,7 +65,7 @@ def test_an_inventory_becomes_files_and_a_second_run_writes_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = inventory(tmp_path, 'monitoring={"from": ["10.0.9.5"]}')
-    words = ["monitoring", str(site), str(tmp_path / "out")]
+    words = ["monitoring", str(tmp_path / "out"), "-i", str(site)]
     assert main(words) == 0
     written = capsys.readouterr().out.splitlines()
     assert len(written) == len(files.files([]))
@@ -79,7 +79,7 @@ def test_an_inventory_becomes_files_and_a_second_run_writes_none(
 def test_an_inventory_without_metrics_or_with_a_fault_is_refused(
     tmp_path: Path, keys: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["targets", str(inventory(tmp_path, keys))]) == 1
+    assert main(["targets", "-i", str(inventory(tmp_path, keys))]) == 1
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     with pytest.raises(InventoryRefused):

@@ -139,7 +139,7 @@ def test_no_file_that_a_command_reads_drives_the_terminal(tmp_path: Path) -> Non
     recorded.write_text(json.dumps(state))
     for more in ((), ("--json",), ("--topology",)):
         harmless(*run("judge", str(recorded), *more))
-    harmless(*run("plan", "--state", str(recorded), "--model", safe, "--goal", "latency"))
+    harmless(*run("plan", safe, "--on", str(recorded)))
     harmless(
         *run(safe), *run("judge", safe), *run("report", safe), *run("smoke", safe, "--model", safe)
     )

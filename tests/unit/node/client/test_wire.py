@@ -59,7 +59,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
                 "0.5",
             ]
             done = subprocess.run(
-                [*smoking, "--model", MODEL, "--json", str(result), *asked],
+                [*smoking, "--model", MODEL, "--output", str(result), *asked],
                 cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
             proxy.stdin.close()
