@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -68,8 +69,15 @@ def test_the_exit_code_is_that_of_the_run(fleet: Fleet) -> None:
     machine.hardware = states.recorded("gpu2-no-nvlink")
     machine.save()
     code, out, _ = run(fleet, "check", "n01")
-    assert (code, out.rstrip().endswith("exit 1")) == (1, False)
-    assert "exit 1" in out
+    assert (code, "exit 1" in out) == (1, True)
+    assert "b200 explain nvlink.links" in out
+
+
+def test_the_result_of_a_run_as_json_is_one_document(fleet: Fleet) -> None:
+    code, out, _ = run(fleet, "check", "n02", "--json")
+    record = json.loads(out)
+    assert (code, {*record["hosts"]}, record["entry"]) == (1, {"n02"}, "check.py")
+    assert Path(record["report"]).name == "report.html"
 
 
 @pytest.mark.parametrize("broken", ["x = y\n", "nodes = ['n01'\n"], ids=["name", "syntax"])

@@ -77,7 +77,7 @@ class Newcomer:
         return done.stdout
 
     def _own(self, line: str) -> str:
-        words = {"ORG/NAME@COMMIT": f"{REPOSITORY}@{COMMIT}", "MODEL": MODEL_NAME}
+        words = {"REPO@COMMIT": f"{REPOSITORY}@{COMMIT}", "MODEL": MODEL_NAME}
         words |= {"DISK": str(self.home / "disk"), MIRROR: BRIDGE_ADDRESS}
         words |= {"KERNEL": os.uname().release}
         for word, own in words.items():

@@ -76,6 +76,7 @@ def test_a_run_gets_its_password_by_its_environment_alone(tmp_path: Path) -> Non
     [
         (["check"], "check.py", ()),
         (["check", "n01"], "check.py", ("n01",)),
+        (["check", "--json"], "check.py", ()),
         (["smoke", "n01", "n02"], "smoke.py", ("n01", "n02")),
         (["check", "root@n01"], None, ()),
         (["check", "n01", "--topology"], None, ()),
@@ -96,6 +97,15 @@ def test_names_are_those_of_the_site_inside_one(
     monkeypatch.setattr("b200kit.cli.check._record", lambda *_: {"hosts": {}})
     cli.main(words)
     assert ran == ([(entry, nodes)] if entry else [])
+
+
+def test_nobody_is_asked_about_a_plan_that_is_json(
+    inventories: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (inventories / "prod.py").touch()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert cli.main(["rollout", "--json"]) == USAGE
+    assert "--dry-run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

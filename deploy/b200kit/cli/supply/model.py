@@ -115,7 +115,7 @@ def pin_model(
 
 
 def pin(what: str, name: str, folder: Path) -> Path:
-    """Write the manifest of ORG/NAME@COMMIT below *folder*; returns its path. Raises Refusal."""
+    """Write the manifest of REPO@COMMIT below *folder*; returns its path. Raises Refusal."""
     with _refusals():
         manifest.origin(what)
         return _pin(what, name, folder, (), ())[0]

@@ -35,10 +35,10 @@ class Origin:
 
 
 def origin(word: str) -> Origin:
-    """The origin that ORG/NAME@COMMIT names; ValueError, in one line, for anything else."""
+    """The origin that REPO@COMMIT names; ValueError, in one line, for anything else."""
     repository, _, commit = word.partition("@")
     if not _REPOSITORY.fullmatch(repository):
-        raise ValueError(f"{word} is no ORG/NAME@COMMIT")
+        raise ValueError(f"{word} is no REPO@COMMIT")
     if not _COMMIT.fullmatch(commit):
         said = f'"{commit}" is no commit' if commit else "no commit is named"
         raise ValueError(f"{repository}: {said}: 40 hexadecimal digits, as a branch may move")
@@ -72,9 +72,9 @@ def pin_command(name: str, model: Model | None, folder: object) -> str:
 
 
 def repository(word: str, model: Model | None) -> str:
-    """ORG/NAME@COMMIT of a model: as it was named, or as the catalogue knows it."""
+    """REPO@COMMIT of a model: as it was named, or as the catalogue knows it."""
     if "@" in word:
         return word
     if model and "/" in model.source and " " not in model.source:
         return f"{model.source}@{model.revision or 'COMMIT'}"
-    return word if "/" in word else "ORG/NAME@COMMIT"
+    return word if "/" in word else "REPO@COMMIT"
