@@ -55,6 +55,7 @@ SPEAK_PYINFRA = {
     "b200kit/operations/group_data.py",
     "b200kit/operations/inventory_process.py",
     "b200kit/operations/mirror_needs.py",
+    "b200kit/operations/site_problems.py",
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",

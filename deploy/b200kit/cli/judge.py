@@ -46,7 +46,7 @@ def command(
 
     A node's file of a run (.json.gz), what `b200 check --json` printed, an archive of `b200
     bundle`, or a bare NodeState. What the first three were judged by judges them again; --expect
-    goes before it.
+    goes before it. --json prints what such a file holds.
     """
     if sum(map(bool, (state, named, listed))) != 1:
         raise click.UsageError("say one of: a file, --example NAME, --list")
@@ -73,10 +73,10 @@ def command(
     observed = plausible(observed)
     verdict = judge_vetted(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
-    if as_json:
-        console.document({**unstructure(verdict), "state": observed, "expectation": expected})
-        return verdict.exit_status
     host["verdict"] = unstructure(verdict)
+    if as_json:
+        console.document(host)
+        return verdict.exit_status
     page = Lines(console.width(), console.coloured())
     if named:
         _origin(page, examples.load(named))

@@ -158,7 +158,7 @@ def _covers(rule: Mapping[str, Any], group: str) -> bool:
 
 def _summary(rule: Mapping[str, Any]) -> str:
     text: str = rule["annotations"]["summary"]
-    return re.sub(r"\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}", lambda match: match[1].upper(), text)
+    return re.sub(r"\{\{ \$(?:labels\.)?([a-z_]+)[^}]*\}\}", lambda match: match[1].upper(), text)
 
 
 def _of_alert(name: str) -> Iterator[Fact]:

@@ -15,7 +15,7 @@ import pytest
 
 from b200kit import __version__, cli
 from b200kit.catalog import load
-from b200kit.cli.command import EXIT_CODES, USAGE
+from b200kit.cli.command import EXIT_CODES, READER_LEFT, UNWRITABLE, USAGE
 from b200kit.cli.pages import commands_page
 from tests.subtests import in_subtests
 from tests.unit import states
@@ -247,7 +247,7 @@ def test_a_reader_that_leaves_costs_no_traceback() -> None:
             [sys.executable, "-m", "b200kit.cli", "judge", state, "--json"],
             stdout=gone, stderr=subprocess.PIPE,
         )  # fmt: skip
-    assert (run.returncode, run.stderr) == (cli.READER_LEFT, b"")
+    assert (run.returncode, run.stderr) == (READER_LEFT, b"")
 
 
 @pytest.mark.parametrize(
@@ -266,5 +266,5 @@ def test_an_answer_that_cannot_be_written_is_no_answer(arguments: list[str], lin
         run = subprocess.run(
             [sys.executable, "-m", "b200kit.cli", *arguments], stdout=full, stderr=subprocess.PIPE
         )
-    assert run.returncode == cli.UNWRITABLE
+    assert run.returncode == UNWRITABLE
     assert run.stderr.decode().splitlines() == [line]

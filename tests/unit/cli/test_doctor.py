@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(doctor, "clock_synchronized", lambda: True)
-    monkeypatch.setattr(doctor.locale, "getpreferredencoding", lambda _: "UTF-8")
+    monkeypatch.setattr("locale.getpreferredencoding", lambda _: "UTF-8")
     monkeypatch.chdir(home)
     return home
 
@@ -55,11 +56,11 @@ def test_what_is_wrong_says_what_to_do(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, sound: Path
 ) -> None:
     (sound / ".ssh/id_ed25519.pub").unlink()
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None if name == "ssh" else f"/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "ssh" else f"/{name}")
     monkeypatch.setattr(doctor, "clock_synchronized", lambda: False)
-    monkeypatch.setattr(doctor.locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
-    monkeypatch.setattr(doctor.resource, "getrlimit", lambda _: (64, 64))
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["click<2", "nosuch>=1"])
+    monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (64, 64))
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: ["click<2", "nosuch>=1"])
     found = looked(capsys, 1)
     assert {*found} == {"packages", "programs", "clock", "locale", "ssh keys", "open files", "site"}
     assert all(part["advice"] for parts in found.values() for part in parts)
@@ -71,7 +72,7 @@ def test_what_is_wrong_says_what_to_do(
 def test_programs_of_few_commands_are_noted(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None if name == "skopeo" else name)
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "skopeo" else name)
     [part] = looked(capsys, 0)["programs"]
     assert (part["standing"], "skopeo" in part["seen"]) == ("note", True)
 
@@ -155,6 +156,6 @@ def test_a_shared_file_system_is_named_and_one_whose_locks_stay_here_is_refused(
 def test_no_room_is_wrong(sound: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     site(sound)
     monkeypatch.setattr(site_problems, "of_inventory", lambda _: InventoryLook(("n",), (), ()))
-    usage = doctor.shutil.disk_usage(sound)._replace(free=10**6)
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
+    usage = shutil.disk_usage(sound)._replace(free=10**6)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     assert {*looked(capsys, 1)} == {"disk"}

@@ -88,7 +88,7 @@ def test_file_is_judged_by_the_hardware_it_is(
 ) -> None:
     """An H100 by itself lacks no NVLink, and seven GPUs no more than the count says."""
     main([str(captures.CAPTURES / "h100" / "idle.json"), "--json"])
-    found = json.loads(capsys.readouterr().out)["findings"]
+    found = json.loads(capsys.readouterr().out)["verdict"]["findings"]
     blocking = {f["check"] for f in found if f["status"] in ("fail", "unmeasured")}
     assert blocking <= {"clock.synchronized", "host.settings", "services.active"}
     other, path = captures.observed("idle"), tmp_path / "other.json"
@@ -98,9 +98,11 @@ def test_file_is_judged_by_the_hardware_it_is(
     assert "10de:1db6" in capsys.readouterr().err
 
 
-def test_json_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_record_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([state_file("gpu2-no-nvlink"), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["fit"] == "unfit"
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["verdict"]["fit"]) == ("unfit", "unfit")
+    assert found["state"]["schema"] == "b200kit/node-state/1"
 
 
 UNREADABLE: dict[str, bytes] = {

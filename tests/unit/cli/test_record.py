@@ -133,7 +133,7 @@ def test_refusals_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str])
     assert_message(output_of(capsys, "show", "n01", "zzz", exit_code=2))
 
 
-@pytest.mark.parametrize("arguments", [(), ("accept", "n01"), ("compare", "n01", "--last", "0")])
+@pytest.mark.parametrize("arguments", [("accept", "n01"), ("compare", "n01", "--last", "0")])
 def test_misuse_is_refused(arguments: tuple[str, ...]) -> None:
     assert cli.main(["record", *arguments]) == 64
 

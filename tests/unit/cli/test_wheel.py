@@ -167,6 +167,12 @@ def test_plan(b200: Run, tmp_path: Path) -> None:
     assert len(json.loads(run.stdout)["replicas"]) == 4
 
 
+def test_explain_has_the_faults_of_checks_and_the_runbook(b200: Run) -> None:
+    for name, label in (("nvlink.links", "when it fails"), ("B200FabricFault", "what to do")):
+        run = b200("explain", name)
+        assert (run.returncode, label in run.stdout) == (0, True), run.stderr
+
+
 def test_report(b200: Run, tmp_path: Path) -> None:
     (tmp_path / "work" / "inventories").mkdir()
     page = write(records.fleet(), tmp_path / "work" / "reports")

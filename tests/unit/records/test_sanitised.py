@@ -62,7 +62,7 @@ def test_an_archive_is_judged_as_its_recorded_state(
     verdicts = []
     for judged in ([source, *options], [str(target)]):
         cli.main(["judge", *judged, "--json"])
-        verdicts.append(structure(Verdict, json.loads(capsys.readouterr().out)))
+        verdicts.append(structure(Verdict, json.loads(capsys.readouterr().out)["verdict"]))
     assert made == 0
     assert told(verdicts[0]) == told(verdicts[1])
     assert "hgx-b200" not in _text(target, "state.json")
