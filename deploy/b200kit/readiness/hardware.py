@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from b200kit.catalog.hardware import gpu_name
 from b200kit.node.checks.findings import passed
 from b200kit.node.state.expectation import Expectation
-from b200kit.node.state.gpu_names import named
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import note, refused
@@ -25,9 +25,10 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
         f"{gpu.text('vendor')}:{gpu.text('device')}" for gpu in state.items("pci", "gpus")
     )
     seen = (
-        ", ".join(f"{number} x {named(kind)}" for kind, number in sorted(found.items())) or "no GPU"
+        ", ".join(f"{number} x {gpu_name(kind)}" for kind, number in sorted(found.items()))
+        or "no GPU"
     )
-    wanted = f"{count} x {' or '.join(map(named, ids.value))}"
+    wanted = f"{count} x {' or '.join(map(gpu_name, ids.value))}"
     summary = f"the PCI bus shows {seen}, and {name} has {wanted}"
     right = sum(found[kind] for kind in ids.value)
     others = found.total() - right
