@@ -68,7 +68,7 @@ def test_inventory_must_be_there_and_have_a_node(
 def test_no_node_is_said_twice(
     lists: list[list[Any]], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = {f"rack{number}": (listed, {}) for number, listed in enumerate(lists)}
+    groups: dict[str, Any] = {f"rack{number}": (listed, {}) for number, listed in enumerate(lists)}
     with monkeypatch.context() as patch:
         patch.setattr(inventories, "extract_name_data", inventories.extract_name_data)
         patch.setattr(connections, "_lists", [])

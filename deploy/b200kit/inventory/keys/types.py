@@ -80,10 +80,11 @@ def is_everybody(networks: Iterable[str]) -> bool:
     found = [_of_version(ipaddress.ip_network(network)) for network in networks]
     fours = [network for network in found if isinstance(network, ipaddress.IPv4Network)]
     sixes = [network for network in found if isinstance(network, ipaddress.IPv6Network)]
-    return any(
-        sum(2.0**-network.prefixlen for network in ipaddress.collapse_addresses(of)) >= 1 / 8
-        for of in (fours, sixes)
+    shares = (
+        sum(2.0**-network.prefixlen for network in ipaddress.collapse_addresses(fours)),
+        sum(2.0**-network.prefixlen for network in ipaddress.collapse_addresses(sixes)),
     )
+    return max(shares) >= 1 / 8
 
 
 def _of_version(
