@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import paramiko
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
@@ -29,9 +29,13 @@ class HostileNode(paramiko.ServerInterface):
 
     def known_hosts(self, path: Path) -> Path:
         """A file that pins its key."""
-        name, text = f"[127.0.0.1]:{self.port}", self.key.get_base64()
-        path.write_text(f"{name} {self.key.get_name()} {text}\n")
+        path.write_text(self.pin)
         return path
+
+    @property
+    def pin(self) -> str:
+        """Its line of known_hosts."""
+        return f"[127.0.0.1]:{self.port} {self.key.get_name()} {self.key.get_base64()}\n"
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -47,8 +51,12 @@ class HostileNode(paramiko.ServerInterface):
         self._listener.close()
 
     def get_allowed_auths(self, username: str) -> str:
-        """Passwords."""
-        return "password"
+        """Passwords and keys."""
+        return "password,publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        """Whichever it is."""
+        return AUTH_SUCCESSFUL
 
     def check_auth_password(self, username: str, password: str) -> int:
         """Whichever it is."""
@@ -72,6 +80,47 @@ class HostileNode(paramiko.ServerInterface):
                 send(piece)
             channel.send_exit_status(self.status)
         channel.close()
+
+
+class JumpHost(HostileNode):
+    """A machine that passes connections on, and takes no command; *passed* has their ports."""
+
+    def __init__(self) -> None:
+        self.passed: list[int] = []
+        super().__init__(lambda: iter([]))
+
+    def check_channel_direct_tcpip_request(
+        self, chanid: int, origin: tuple[str, int], destination: tuple[str, int]
+    ) -> int:
+        """To wherever it is."""
+        self.passed.append(destination[1])
+        return OPEN_SUCCEEDED
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                transport = paramiko.Transport(self._listener.accept()[0])
+                threading.Thread(target=self._pass_on, args=(transport,), daemon=True).start()
+
+    def _pass_on(self, transport: paramiko.Transport) -> None:
+        transport.add_server_key(self.key)
+        try:
+            transport.start_server(server=self)
+        except (OSError, EOFError, paramiko.SSHException):
+            return  # who does not know it hangs up
+        channel = transport.accept(60)
+        if channel is None:
+            return
+        there = socket.create_connection(("127.0.0.1", self.passed[-1]))
+        for source, sink in ((channel, there), (there, channel)):
+            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def _pump(source: Any, sink: Any) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while piece := source.recv(1 << 16):
+            sink.sendall(piece)
+    sink.close()
 
 
 def megabytes(count: int, piece: bytes) -> Iterator[bytes]:

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import paramiko
 import pytest
 
+from b200kit.run import connection_fault, login, look
 from tests.fake.forked import Forked
-from tests.fake.hostile_ssh import HostileNode, megabytes
+from tests.fake.hostile_ssh import HostileNode, JumpHost, megabytes
 from tests.fake.test_cli_bad_input import GOOD
 from tests.messages import assert_message, lines_with
 
@@ -30,8 +32,10 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
-def checked(node: HostileNode, folder: Path, pinned: bool = True) -> tuple[str, int]:
-    """What check.py prints of a node, and the bytes of memory it took."""
+def checked(
+    node: HostileNode, folder: Path, pinned: bool = True, **more: object
+) -> tuple[str, int]:  # fmt: skip
+    """What check.py prints of a node with some keys, and the bytes of memory it took."""
     keys = node.known_hosts(folder / "known_hosts")
     if not pinned:
         keys.write_text("")
@@ -43,6 +47,7 @@ def checked(node: HostileNode, folder: Path, pinned: bool = True) -> tuple[str, 
         "ssh_look_for_keys": False,
         "ssh_allow_agent": False,
         "ssh_known_hosts_file": str(keys),
+        **more,
     }
     attach = "from b200kit.operations import preflight\npreflight.attach()\n"
     (folder / "site.py").write_text(f"{attach}nodes = [('n1', {where!r})]\n")
@@ -115,3 +120,30 @@ def test_node_that_prints_escapes_drives_no_terminal(on_stderr: bool, tmp_path: 
     plain = re.sub(r"\x1b\[[\d;]*m", "", printed)
     assert plain.replace("\n", "").isprintable()
     assert_message(*lines_with(plain, "n1  observe"))
+
+
+@pytest.mark.process
+def test_ssh_and_pyinfra_reach_a_node_through_the_jump_host_that_is_pinned_alone(
+    tmp_path: Path,
+) -> None:
+    key, known = tmp_path / "id", tmp_path / "known_hosts"
+    paramiko.ECDSAKey.generate().write_private_key_file(str(key))
+    with HostileNode(lambda: iter([b"garbage\n"])) as node, JumpHost() as bastion:
+        jump = {"ssh_proxy_jump": f"ops@127.0.0.1:{bastion.port}", "ssh_key": str(key)}
+        reached = {
+            "ssh_hostname": "127.0.0.1", "ssh_port": node.port, "ssh_user": "root",
+            "ssh_known_hosts_file": str(known), **jump,
+        }  # fmt: skip
+        way = login.of_data("n1", reached)
+        for pins, code in ((node.pin, "host-key-unknown"), (node.pin + bastion.pin, None)):
+            known.write_text(pins)
+            (tmp_path / str(code)).mkdir()
+            with pytest.raises(look.NotSeen) as seen:
+                look.observe(way, {})
+            before = len(node.commands)
+            more = {**jump, "ssh_known_hosts_file": str(known)}
+            printed, _ = checked(node, tmp_path / str(code), **more)
+            assert seen.value.cause == code, seen.value
+            assert connection_fault.code_of(printed) == code, printed
+            assert [bool(before), len(node.commands) > before] == [code is None] * 2
+    assert set(bastion.passed) == {node.port}

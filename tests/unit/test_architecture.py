@@ -64,6 +64,7 @@ SPEAK_PYINFRA = {
     "b200kit/reprovision/operations.py",
     "b200kit/rollout/operations.py",
     "b200kit/run/host_keys.py",
+    "b200kit/run/jump.py",
     "b200kit/run/remote.py",
 }
 # All of these rooms is pure; elsewhere a module is whose docstring says "Pure".

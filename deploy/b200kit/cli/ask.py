@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
@@ -16,7 +15,8 @@ from b200kit.operations import site_node
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.report.document import milliseconds
 from b200kit.run import console, look
-from b200kit.run.look import NotSeen, Place
+from b200kit.run.login import Login
+from b200kit.run.look import NotSeen
 
 ANSWERED, NOT_ANSWERED = 0, 1
 _SERVING = "/etc/b200kit/serving.json"
@@ -58,18 +58,12 @@ def command(node: str, text: str, inventory: Path | None, asks: bool, as_json: b
     return ANSWERED
 
 
-def _asked(
-    login: site_node.NodeLogin, node: str, question: bytes, password: str | None
-) -> AskedAnswer:  # fmt: skip
+def _asked(login: Login, node: str, question: bytes, password: str | None) -> AskedAnswer:
     arguments = f"ask {_SERVING} {base64.b64encode(question).decode()}"
-    with TemporaryDirectory() as folder:
-        config = Path(folder) / "config"
-        config.write_text(login.config())
-        try:
-            printed = look.program(Place(login.hostname, str(config)), arguments, password)
-            return documents.decode(AskedAnswer, printed)
-        except (NotSeen, ValueError) as error:
-            raise Refusal(f"{node}: {error}", NOT_ANSWERED) from None
+    try:
+        return documents.decode(AskedAnswer, look.program(login, arguments, password))
+    except (NotSeen, ValueError) as error:
+        raise Refusal(f"{node}: {error}", NOT_ANSWERED) from None
 
 
 def _figures(answer: AskedAnswer) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import click
 from b200kit.catalog import hardware
 from b200kit.catalog.recognised import Unrecognised, on_bus
 from b200kit.cli.command import JSON, Command, page_option
-from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry, sudo_password
+from b200kit.cli.deploys import INVENTORY, JUMP, PASSWORD, VERBOSE, run_entry, sudo_password
 from b200kit.node.checks import bare
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
@@ -26,9 +27,10 @@ from b200kit.records.expected import observe_request, without_deployment
 from b200kit.report.html.page import render
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
-from b200kit.run import console, places
+from b200kit.run import console, login, places
 from b200kit.run.document import RunHead, StageRecord
-from b200kit.run.look import NotSeen, Place, observe
+from b200kit.run.login import Login
+from b200kit.run.look import NotSeen, observe
 
 _AT_ONCE = 16
 
@@ -43,7 +45,7 @@ _AT_ONCE = 16
         3: "every node that is not fit is bare: the GPUs are right, and no driver is there yet",
     },
 )
-@click.argument("hosts", nargs=-1, metavar="[NODE | [USER@]HOST...]")
+@click.argument("hosts", nargs=-1, metavar="[NODE | [USER@]HOST[:PORT]...]")
 @click.option("--local", is_flag=True, help="Look at this machine, without SSH.")
 @click.option(
     "--hardware", "name", metavar="NAME",
@@ -52,6 +54,7 @@ _AT_ONCE = 16
 @click.option(
     "-F", "--ssh-config", metavar="PATH", help="As ssh -F; by default your own ssh_config."
 )
+@JUMP
 @PASSWORD
 @INVENTORY
 @VERBOSE
@@ -59,18 +62,21 @@ _AT_ONCE = 16
 @JSON
 @page_option("a page with a picture of each machine")
 def command(
-    hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, asks: bool,
-    topology: bool, as_json: bool, page: Path | None, inventory: Path | None, verbose: bool,
+    hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, jump: str | None,
+    asks: bool, topology: bool, as_json: bool, page: Path | None, inventory: Path | None,
+    verbose: bool,
 ) -> int:  # fmt: skip
     """Observe nodes and judge them. Nothing is changed on a node.
 
-    Inside a site: its nodes, or those named, by the site's inventory. Anywhere: USER@HOST, or HOST
-    outside a site, over your own ssh and without an inventory; then what compares a node with one
-    is not judged. ssh must know each node's host key; a user who is not root needs sudo. Options
-    but -K, -i, -v and --json are of looks over ssh.
+    Inside a site: its nodes, or those named, by the site's inventory. Anywhere: USER@HOST,
+    HOST:PORT, or HOST outside a site, over your own ssh and without an inventory; then what
+    compares a node with one is not judged. ssh must know each node's host key; a user who is not
+    root needs sudo. Options but -K, -i, -v and --json are
+    of looks over ssh.
     """
-    over_ssh = local or name or ssh_config or topology or page
-    if inventory or not (over_ssh or any("@" in host for host in hosts) or places.site() is None):
+    over_ssh = local or name or ssh_config or jump or topology or page
+    away = any(mark in host for host in hosts for mark in "@:")
+    if inventory or not (over_ssh or away or places.site() is None):
         if over_ssh:
             raise click.UsageError("-i goes only with NODE, -K, -v and --json")
         return run_entry("check.py", hosts, inventory, verbose, asks, as_json)
@@ -79,7 +85,7 @@ def command(
         raise click.UsageError(f"name hosts, or --local for this machine{here}")
     if page and not page.parent.is_dir():
         raise click.UsageError(f"{page.parent} is no directory")
-    looked = _places(hosts, ssh_config)
+    looked = _logins(hosts, ssh_config, jump)
     known = hardware.machines()
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
@@ -100,16 +106,20 @@ def command(
     return exit_code(record)
 
 
-def _places(hosts: tuple[str, ...], ssh_config: str | None) -> dict[str, Place]:
+def _logins(
+    hosts: tuple[str, ...], ssh_config: str | None, jump: str | None
+) -> dict[str, Login | None]:
     """Names as the result has them; what stands twice is looked at once."""
     if not hosts:
-        return {socket.gethostname(): Place()}
+        return {socket.gethostname(): None}
     if ssh_config and not Path(ssh_config).is_file():
         raise click.UsageError(f"{ssh_config} is no file")
     try:
-        return {host: Place(host, ssh_config) for host in hosts}
+        found = {host: login.parsed(host) for host in hosts}
+        login.jumps(jump or "none")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    return {host: replace(way, ssh_config=ssh_config, jump=jump) for host, way in found.items()}
 
 
 def _write(page: Path, text: str) -> None:
@@ -119,7 +129,7 @@ def _write(page: Path, text: str) -> None:
         raise click.UsageError(f"{page} cannot be written: {error.strerror}") from None
 
 
-def _record(looked: Mapping[str, Place], look: Any) -> dict[str, Any]:
+def _record(looked: Mapping[str, Login | None], look: Any) -> dict[str, Any]:
     """A run document of all nodes; one that cannot be looked at costs the others nothing."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         hosts = dict(zip(looked, pool.map(look, looked.values()), strict=True))
@@ -127,12 +137,12 @@ def _record(looked: Mapping[str, Place], look: Any) -> dict[str, Any]:
     return {**unstructure(head), "hosts": hosts}
 
 
-def _looked_at(place: Place, name: str | None, password: str | None) -> dict[str, Any]:
+def _looked_at(way: Login | None, name: str | None, password: str | None) -> dict[str, Any]:
     """The HostRecord of one node."""
     started, taken = time.monotonic(), StageRecord("check")
-    python = sys.executable if place.destination is None else "python3"
+    python = sys.executable if way is None else "python3"
     try:
-        found = _judged(observe(place, observe_request(), password, python), name)
+        found = _judged(observe(way, observe_request(), password, python), name)
         taken.status = "ok"
     except NotSeen as error:
         cause = {"cause": error.cause} if error.cause else {}

@@ -29,8 +29,15 @@ PASSWORD = click.option(
     "-K", "--ask-sudo-password", "asks", is_flag=True,
     help="Ask for the nodes' sudo password once; without a terminal, read it from stdin.",
 )  # fmt: skip
+JUMP = click.option(
+    "-J", "--jump", metavar="[USER@]HOST[:PORT]", help="As ssh -J: the jump host before the nodes."
+)
 _DRY = click.option("--dry-run", "dry", is_flag=True, help="Say what it would do; change nothing.")
-_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before the first wave.")
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before the first change.")
+_DRIVER = click.option(
+    "--purge-driver", "driver", is_flag=True, help="The driver and the container toolkit, too."
+)
+_WEIGHTS = click.option("--weights", is_flag=True, help="The models, too.")
 
 
 @dataclass(frozen=True)

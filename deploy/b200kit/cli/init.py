@@ -16,15 +16,16 @@ import click
 
 from b200kit.catalog import load, model_name, shipped
 from b200kit.cli.command import Command, Refusal, words
-from b200kit.cli.deploys import PASSWORD, sudo_password
+from b200kit.cli.deploys import JUMP, PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
 from b200kit.inventory.keys.types import is_url
-from b200kit.run import console, places
+from b200kit.run import console, known_hosts, places
+from b200kit.run.login import jumps
 from b200kit.site import files, host_keys, look, plan, proposal
 from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import SeenNode, SiteRequest
+from b200kit.site.plan import Pin, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from b200kit.supply.models import hub, manifest
 from b200kit.supply.vendor_keys import KeyRefused, bring
@@ -43,6 +44,7 @@ class _Ways:
 
     sources: Sources
     ssh_config: str | None
+    jump: str | None
     password: str | None
     work: Path
 
@@ -56,7 +58,7 @@ class _Ways:
         REFUSED: "a node is not trusted, not reached or not supported; nothing is written",
     },
 )
-@click.argument("hosts", nargs=-1, required=True, metavar="[USER@]HOST...")
+@click.argument("hosts", nargs=-1, required=True, metavar="[USER@]HOST[:PORT]...")
 @click.option(
     "--to",
     "folder",
@@ -93,6 +95,7 @@ class _Ways:
     help="A host key's fingerprint that you compared; may be given again.",
 )  # fmt: skip
 @click.option("-F", "--ssh-config", metavar="PATH", help="As ssh -F.")
+@JUMP
 @PASSWORD
 @click.option(
     "--fetch/--no-fetch", default=True, show_default=True,
@@ -102,14 +105,15 @@ class _Ways:
 def command(
     hosts: tuple[str, ...], folder: Path | None, model: str | None, goal: str,
     endpoint: str | None, source: str, known: Path | None, consoles: tuple[str, ...],
-    prints: tuple[str, ...], ssh_config: str | None, asks: bool, fetch: bool, write: bool,
+    prints: tuple[str, ...], ssh_config: str | None, jump: str | None, asks: bool, fetch: bool,
+    write: bool,
 ) -> int:  # fmt: skip
     """Look at nodes, and write inventory, group data and known_hosts for them.
 
     Every value says why it is that. Host keys come from where you have reason to trust them, never
     from a first connection. Run again, it shows what it would change. Nodes are only read.
     """
-    _require_sound(hosts, endpoint, source)
+    _require_sound(hosts, jump, endpoint, source)
     folder = folder or places.site() or Path()
     word = model or _answer()
     name = _named(word, folder)
@@ -120,7 +124,7 @@ def command(
         _grouped(_pairs("--fingerprint", prints)),
     )
     with TemporaryDirectory() as work:
-        ways = _Ways(trusted, ssh_config, sudo_password() if asks else None, Path(work))
+        ways = _Ways(trusted, ssh_config, jump, sudo_password() if asks else None, Path(work))
         nodes = _seen(hosts, ways, folder)
     of = manifest.repository(word, load.load().models.get(name))
     if fetch and source == plan.INTERNET:
@@ -132,9 +136,15 @@ def command(
     return _propose(folder, text, nodes, asked, of, write)
 
 
-def _require_sound(hosts: Sequence[str], endpoint: str | None, source: str) -> None:
+def _require_sound(
+    hosts: Sequence[str], jump: str | None, endpoint: str | None, source: str
+) -> None:  # fmt: skip
     """Refuse words that no inventory can hold, before anybody is asked anything."""
-    names = [plan.name_of(host) for host in hosts]
+    try:
+        names = [plan.name_of(host) for host in hosts]
+        jumps(jump or "none")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise click.UsageError(f"{twice} is named twice")
     if source != plan.INTERNET and not is_url(source, "https?://[!-~]+"):
@@ -249,12 +259,17 @@ def _seen(hosts: Sequence[str], ways: _Ways, folder: Path) -> list[SeenNode]:
 
 def _look(typed: str, ways: _Ways, folder: Path) -> SeenNode | str:
     try:
-        way, own = look.login(typed, ways.ssh_config)
+        way, own = look.login(typed, ways.ssh_config, ways.jump)
         # Those of an earlier run were vouched for then.
         known = [folder / files.HOSTS, *(ways.sources.files or own)]
-        sources = replace(ways.sources, files=known)
-        keys, why = host_keys.trusted(plan.name_of(typed), way, sources)
-        return look.seen(way, keys, why, ways.ssh_config, ways.work, ways.password)
+        sources, work = replace(ways.sources, files=known), ways.work / plan.name_of(typed)
+        pins: list[Pin] = []
+        for name, machine in [*look.hops(way), (plan.name_of(typed), way)]:
+            # What is behind a jump host is seen through it, once that is believed itself.
+            held = look.held(machine, pins, work)
+            keys, why = host_keys.trusted(name, held, sources)
+            pins.append(Pin(known_hosts.name_of(machine.host, machine.port or 22), keys, why))
+        return look.seen(typed, way, pins, work, ways.password)
     except (NotUsable, Untrusted, ValueError, OSError) as error:
         return words(error)
 
@@ -311,7 +326,7 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest, of: str) 
     if asked.revision is None:
         model = known.models.get(asked.model)
         steps.append(manifest.pin_command(asked.model, model, inventories / "models"))
-        typed = shlex.join(node.login.typed for node in nodes)
+        typed = shlex.join(node.typed for node in nodes)
         steps.append(f"b200 init {typed} --to {folder} --model {asked.model} --write")
     if asked.fingerprint:
         steps.append(f"b200 mirror build -i {folder / files.NODES} --to MIRROR {kernels}")

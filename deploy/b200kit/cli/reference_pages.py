@@ -45,8 +45,9 @@ _INVENTORY = """\
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
 The keys of a node, in the inventory itself or in its group data (`inventories/group_data/`). Names
-that begin with `ssh_` or `_` are pyinfra's own. Paths are those of the controller; a relative one
-starts from the directory in which pyinfra is started.
+that begin with `ssh_` or `_` are pyinfra's own, but for `ssh_proxy_jump`: the jump host before a
+node, `[USER@]HOST[:PORT]`, more of them with commas. Paths are those of the controller; a relative
+one starts from the directory in which pyinfra is started.
 
 All keys of all nodes are checked before the first connection. An unknown key, a wrong type or an
 impossible combination is one line that names file, host and key; the exit code is 1 and nothing was

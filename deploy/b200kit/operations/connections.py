@@ -26,6 +26,7 @@ from pyinfra.connectors.ssh import ConnectorData, connector_data_meta
 from pyinfra.connectors.ssh_util import get_private_key
 
 from b200kit.inventory.keys.problem import Problem, did_you_mean, show
+from b200kit.run.login import JUMP, jumps
 from b200kit.run.places import RESERVED
 
 _SSH = "ssh_"
@@ -42,8 +43,10 @@ _WORDS = {
 }  # fmt: skip
 _lists: list[list[tuple[str, Mapping[str, Any]]]] = []
 _ARGUMENTS = dict(all_global_arguments())
-_KINDS: dict[str, Any] = get_type_hints(ConnectorData) | {
-    name: kind for name, kind in _ARGUMENTS.items() if is_pyinfras(name) and kind in _WORDS
+_KINDS: dict[str, Any] = {
+    **get_type_hints(ConnectorData),
+    **{name: kind for name, kind in _ARGUMENTS.items() if is_pyinfras(name) and kind in _WORDS},
+    JUMP: str,
 }
 
 
@@ -80,8 +83,8 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
         yield Problem("name", "is the name of a file of b200kit's own; give the node another one")
     data = host.data.dict()
     for name in data:
-        if name.startswith(_SSH) and name not in connector_data_meta:
-            nearest = did_you_mean(name, connector_data_meta)
+        if name.startswith(_SSH) and name not in (*connector_data_meta, JUMP):
+            nearest = did_you_mean(name, [*connector_data_meta, JUMP])
             yield Problem(name, f"pyinfra has no such key{nearest}")
         if name in _KINDS and (wanted := unlike(name, data[name])):
             yield Problem(name, f"must be {wanted}, not {show(data[name])}")
@@ -89,6 +92,11 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
         private = name.startswith("_") and name not in _ARGUMENTS
         if private and (nearest := did_you_mean(name, _ARGUMENTS)):
             yield Problem(name, f"pyinfra has no such key{nearest}")
+    if isinstance(way := data.get(JUMP), str):
+        try:
+            jumps(way)
+        except ValueError as error:
+            yield Problem(JUMP, str(error))
     if filename := data.get("ssh_key"):
         try:
             get_private_key(state, str(filename), data.get("ssh_key_password") or "")

@@ -46,14 +46,14 @@ FAULTS = (
     ),
     _row(
         "host-key-unknown",
-        r"^host key verification failed|\bno host key|shows no certificate",
+        r"(^|through \S+: )host key verification failed|\bno host key|shows no certificate",
         f"read its key's fingerprint {_CONSOLE}; then pin it: b200 init with --known-hosts, "
         "--console or --fingerprint, or ssh to it, compare and answer yes",
     ),
     _row(
         "sudo-refused", "sudo|not root",
-        "let the user become root without a password (NOPASSWD: ALL in sudoers, _sudo = True in "
-        "the inventory), log in as root, or give b200 check --ask-sudo-password",
+        "give sudo's password (-K), let the user become root without one (NOPASSWD: ALL in "
+        "sudoers, _sudo = True in the inventory), or log in as root",
     ),
     _row(
         "name-unresolved",
@@ -91,7 +91,7 @@ FAULTS = (
         node=True,
     ),
     _row(
-        "no-python", r"python\S*: .*not found|python\S* is (not there|[0-9])",
+        "no-python", r"python\S*: .*not found|python\S* is (not installed|[0-9])",
         "install Python 3.10 or newer on the node: apt-get install python3",
     ),
 )  # fmt: skip

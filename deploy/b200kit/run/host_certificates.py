@@ -9,9 +9,8 @@ one that the host must then prove to have.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import (
@@ -23,18 +22,20 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from b200kit.run import known_hosts
+from b200kit.run.login import Login, keyscan
 
-_LIMIT_S = 20
 # ssh-keyscan 9.2 writes no name before a certificate.
 _CERTIFICATE = re.compile(r"\b\S+-cert-v01@openssh\.com [A-Za-z0-9+/=]+")
 
 
-def certified(text: str, host: str, port: int, names: Collection[str]) -> tuple[str, ...]:
+def certified(text: str, login: Login, names: Collection[str]) -> tuple[str, ...]:
     """The keys, each "type base64", that authorities of a known_hosts file vouch for at a host."""
-    trusted = known_hosts.authorities(text, [known_hosts.name_of(name, port) for name in names])
+    named = [known_hosts.name_of(name, login.port or 22) for name in names]
+    trusted = known_hosts.authorities(text, named)
     if not trusted:
         return ()
-    believed = (believe(shown, trusted, names, time.time()) for shown in _shown(host, port))
+    found = _CERTIFICATE.findall(keyscan(login, "-c"))
+    believed = (believe(shown, trusted, names, time.time()) for shown in found)
     return tuple(key for key in believed if key and key not in known_hosts.revoked(text))
 
 
@@ -58,15 +59,3 @@ def believe(shown: str, trusted: Collection[str], names: Collection[str], now: f
 def _openssh(key: object) -> str:
     made: bytes = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)  # type: ignore[attr-defined]
     return made.decode()
-
-
-def _shown(host: str, port: int) -> Iterator[str]:
-    """The certificates that answer at an address, as lines "type base64"."""
-    words = ["ssh-keyscan", "-c", "-T", "10", "-p", str(port), "--", host]
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return
-    yield from _CERTIFICATE.findall(done.stdout)

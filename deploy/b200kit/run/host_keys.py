@@ -25,7 +25,7 @@ from pyinfra.connectors.sshuserclient import client as ssh_client
 
 from b200kit.inventory.keys.problem import Problem, show
 from b200kit.node.lib import durable_files
-from b200kit.run import known_hosts
+from b200kit.run import jump, known_hosts
 from b200kit.run.host_certificates import certified
 
 STRICT = "ssh_strict_host_key_checking"
@@ -92,7 +92,7 @@ def certify(host: Host) -> None:
     if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
         return
     known = read(tuple(map(str, pins.files)))
-    for key in certified(_together(pins.files), pins.host, pins.port, {pins.host, host.name}):
+    for key in certified(_together(pins.files), jump.login(host), {pins.host, host.name}):
         kind, blob = key.split()
         known.add(pins.name, kind, PKey.from_type_string(kind, b64decode(blob)))
 
@@ -124,19 +124,10 @@ class Pins:
 
 def of(host: Host) -> Pins:
     """The pins by which pyinfra connects to *host*: its data, then ssh_config, then the default."""
-    data = host.data
-    hostname = str(data.get("ssh_hostname") or host.name)
-    config = ssh_client.get_ssh_config(data.get("ssh_config_file"))
-    configured = config.lookup(hostname) if config else {}
-    given = data.get("ssh_known_hosts_file")
-    files = (
-        [given]
-        if given
-        else str(configured.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
+    way = jump.login(host)
+    return Pins(
+        tuple(Path(file).expanduser() for file in way.known_hosts), way.host, way.port or 22
     )
-    port = int(data.get("ssh_port") or configured.get("port", 22))
-    host_name = str(configured.get("hostname", hostname))
-    return Pins(tuple(Path(file).expanduser() for file in files), host_name, port)
 
 
 def missing(host: Host) -> str:

@@ -8,44 +8,25 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from tempfile import NamedTemporaryFile
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import IO, Any
 
 from b200kit.node.lib.error_line import cause
 from b200kit.run import connection_fault, observation, sudo_script, zipapp
+from b200kit.run.login import Login
 
 _LIMIT_S = 120
 _MOST_BYTES = 4 << 20
 """Of an observation; one of eight GPUs has a tenth of it."""
 _ERROR_BYTES = 64 << 10
 _END_S = 5
-_NAME = re.compile(r"(?!-)[A-Za-z0-9_.@:%\[\]-]{1,255}")
-_OPTIONS = {
-    "BatchMode": "yes",
-    "StrictHostKeyChecking": "yes",
-    "VerifyHostKeyDNS": "no",
-    "UpdateHostKeys": "no",
-    "KnownHostsCommand": "none",
-    "NoHostAuthenticationForLocalhost": "no",
-    "ControlPath": "none",
-    "ConnectTimeout": "10",
-    "ServerAliveInterval": "5",
-    "LogLevel": "ERROR",
-    "ClearAllForwardings": "yes",
-    "ForwardAgent": "no",
-    "ForwardX11": "no",
-    "PermitLocalCommand": "no",
-    "ControlMaster": "no",
-    "RemoteCommand": "none",
-}
-"""What goes before the user's ssh_config: nobody is asked, nobody new is believed."""
 _BOOT = """
 import os, sys
 if sys.version_info < (3, 10):
@@ -58,9 +39,6 @@ with open(file, "wb", closefd=False) as stream:
     stream.write(program)
 path = "/proc/%d/fd/%d" % (os.getpid(), file)
 os.execv(sys.executable, [sys.executable, "-I", "-B", path, *sys.argv[1:]])
-"""
-_PYTHON = """
-command -v {python} >/dev/null || {{ echo "b200kit: {python} is not there" >&2; exit 77; }}
 """
 _AS_ROOT = """
 as=
@@ -83,59 +61,50 @@ class NotSeen(Exception):
         self.cause = cause
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where to look: a destination as ssh takes it, or this machine where that is None."""
-
-    destination: str | None = None
-    ssh_config: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.destination is not None and not _NAME.fullmatch(self.destination):
-            raise ValueError(f"{self.destination!r} is no [USER@]HOST")
-
-    def command(self, script: str, log: str) -> list[str]:
-        """What runs a shell script there; ssh's own words go to the file *log*."""
-        if self.destination is None:
-            return ["sh", "-c", script]
-        options = [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
-        return [*self._ssh(), "-T", "-E", log, *options, "--", self.destination,
-                f"exec sh -c {shlex.quote(script)}"]  # fmt: skip
-
-    def _ssh(self) -> list[str]:
-        return ["ssh", *(["-F", self.ssh_config] if self.ssh_config else [])]
+def command(login: Login | None, script: str, folder: Path) -> list[str]:
+    """What runs a shell script there, on this machine for None; *folder* takes ssh's files."""
+    if login is None:
+        return ["sh", "-c", script]
+    return ["ssh", *login.words(folder), f"exec sh -c {shlex.quote(script)}"]
 
 
 def observe(
-    place: Place, ask: Mapping[str, Any], password: str | None = None, python: str = "python3"
-) -> dict[str, Any]:
-    """The node's NodeState document, read as root; raises NotSeen. *password* is sudo's there."""
+    login: Login | None, ask: Mapping[str, Any], password: str | None = None,
+    python: str = "python3",
+) -> dict[str, Any]:  # fmt: skip
+    """The NodeState document of a node, of this machine for None, read as root; raises NotSeen.
+
+    *password* is sudo's there.
+    """
     try:
-        return observation.parsed(program(place, observation.command(ask), password, python))
+        return observation.parsed(program(login, observation.command(ask), password, python))
     except observation.NoObservation as error:
         raise NotSeen("failed", str(error)) from None
 
 
 def program(
-    place: Place, arguments: str, password: str | None = None, python: str = "python3"
+    login: Login | None, arguments: str, password: str | None = None, python: str = "python3"
 ) -> bytes:
     """What the node program prints there, run as root from memory; raises NotSeen."""
     content, _ = zipapp.build()
     given = b"" if password is None else password.encode() + b"\n"
     script = _script(arguments, len(content), password is not None, python)
-    with NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
+    with TemporaryDirectory() as work:
+        folder = Path(work)
+        (folder / "log").touch()
         try:
-            command = place.command(script, log.name)
-            answer = _converse(command, given + content, _LIMIT_S, _MOST_BYTES)
+            words = command(login, script, folder)
+            answer = _converse(words, given + content, _LIMIT_S, _MOST_BYTES)
         except FileNotFoundError as error:
             raise NotSeen("failed", f"{error.filename} is not installed here") from None
-        own = log.read(_ERROR_BYTES)
+        with (folder / "log").open(encoding="utf-8", errors="replace") as log:
+            own = log.read(_ERROR_BYTES)
     if answer.exceeded:
         raise NotSeen("failed", f"it printed more than {_MOST_BYTES} bytes and was cut off")
     if answer.code is None:
         raise NotSeen("failed", f"no answer in {_LIMIT_S} s")
     if answer.code:
-        raise _why(place, answer, own)
+        raise _why(login, answer, own)
     return answer.out
 
 
@@ -145,12 +114,12 @@ def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
     line = f'import base64;exec(base64.b64decode("{boot}"))'
     program = f"{named} -I -B -c {shlex.quote(line)} {arguments}"
     body = sudo_script.asked(program) if with_password else _AS_ROOT.format(program=program)
-    return _PYTHON.format(python=named) + body
+    return f"{zipapp.requires(named)}\n{body}"
 
 
-def _why(place: Place, answer: _Answer, own: str) -> NotSeen:
+def _why(login: Login | None, answer: _Answer, own: str) -> NotSeen:
     said = answer.err.strip().splitlines()
-    if place.destination is None or answer.code != 255:
+    if login is None or answer.code != 255:
         why = cause(said)
         code = connection_fault.code_of(why)
         return NotSeen("failed", why, code if code in connection_fault.ON_THE_NODE else None)

@@ -61,3 +61,9 @@ def build() -> tuple[bytes, str]:
             archive.writestr(entry, content, compresslevel=9)
     data = buffer.getvalue()
     return data, hashlib.sha256(data).hexdigest()
+
+
+def requires(python: str) -> str:
+    """A step of sh that ends with one line where there is no such *python*, a word of sh."""
+    said = f"b200kit: {python} is not installed"
+    return f"command -v {python} >/dev/null || {{ echo {said} >&2; exit 77; }}"

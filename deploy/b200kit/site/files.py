@@ -10,6 +10,7 @@ from typing import Any
 
 from b200kit.node.lib import durable_files
 from b200kit.run import known_hosts, places
+from b200kit.run.login import JUMP
 from b200kit.run.render import render
 from b200kit.site import plan
 from b200kit.site.plan import SeenNode, SiteRequest, Value
@@ -32,11 +33,10 @@ def written(
     shared = plan.common(nodes, choices)
     rows = [(node, plan.own(node, shared, choices)) for node in nodes]
     data = {**shared, **plan.served(asked, model, choices)}
-    users = {node.login.user for node in nodes}
-    keys = {node.login.key for node in nodes}
-    if len(users) > 1 or len(keys) > 1:
+    ways = {(node.login.user, node.login.key, node.login.jump) for node in nodes}
+    if len(ways) > 1:
         rows = [(node, {**_login(node), **values}) for node, values in rows]
-    everyone = _login(nodes[0]) if len(users) == len(keys) == 1 else {}
+    everyone = _login(nodes[0]) if len(ways) == 1 else {}
     return {
         NODES: _text("nodes", rows=rows),
         DATA: _text("data", values=data, narrow=plan.narrow(model)),
@@ -57,22 +57,23 @@ def make_key(folder: Path) -> Path | None:
 
 def _login(node: SeenNode) -> dict[str, Value]:
     login = node.login
-    why = f"as ssh resolves {login.typed}"
+    why = f"as ssh resolves {node.typed}"
     found = {"ssh_user": Value(login.user, why)}
     if login.user != "root":
         found["_sudo"] = Value(True, "not root")
     if login.key:
         found["ssh_key"] = Value(login.key, why)
+    if login.jump:
+        found[JUMP] = Value(login.jump, f"{why}: the jump host before it")
     return found
 
 
 def _known(nodes: Sequence[SeenNode], text: str) -> str:
-    for node in nodes:
-        name = known_hosts.name_of(node.login.hostname, node.login.port)
-        if set(known_hosts.pinned(text, [name])) != set(node.keys):
+    for pin in dict.fromkeys(pin for node in nodes for pin in node.pins):
+        if set(known_hosts.pinned(text, [pin.name])) != set(pin.keys):
             # The reason stays with the key: whoever comes later finds it, and the next run, too.
-            lines = [f"{key} {node.keys_why}" for key in node.keys]
-            text = known_hosts.repinned(text, [name], lines)
+            lines = [f"{key} {pin.why}" for key in pin.keys]
+            text = known_hosts.repinned(text, [pin.name], lines)
     return text
 
 

@@ -7,16 +7,14 @@ one that the user gave.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from b200kit.run import known_hosts
 from b200kit.run.host_certificates import certified
-from b200kit.site.plan import Login
+from b200kit.run.login import Login, keyscan
 
-_LIMIT_S = 30
 # cloud-init's words on a console (config/cc_keys_to_console.py), whatever begins the line.
 _BLOCK = re.compile(
     r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KEY KEYS-----", re.DOTALL
@@ -54,15 +52,16 @@ def _vouched(host: str, login: Login, sources: Sources) -> tuple[tuple[str, ...]
         return _of_console(host, sources.consoles[host])
     if host in sources.fingerprints:
         return _compared(host, login, sources.fingerprints[host])
-    name = known_hosts.name_of(login.hostname, login.port)
+    port = login.port or 22
+    name = known_hosts.name_of(login.host, port)
     for file in sources.files:
         text = _text(file)
-        if keys := known_hosts.pinned(text, [name, known_hosts.name_of(host, login.port)]):
+        if keys := known_hosts.pinned(text, [name, known_hosts.name_of(host, port)]):
             return keys, f"known in {file}"
-        if keys := certified(text, login.hostname, login.port, {login.hostname, host}):
+        if keys := certified(text, login, {login.host, host}):
             return keys, f"certified by an authority in {file}"
     shown = [known_hosts.fingerprint(key) for key in _scanned(login)]
-    nothing = f"nothing answers at {login.hostname}, port {login.port}"
+    nothing = f"nothing answers at {login.host}, port {port}"
     seen = f"the network shows {', '.join(shown)}, which proves nothing" if shown else nothing
     raise Untrusted(
         f"{host}: no host key that you vouched for; {seen}. Compare on its console "
@@ -105,11 +104,7 @@ def _compared(host: str, login: Login, fingerprints: Sequence[str]) -> tuple[tup
 
 def _scanned(login: Login) -> tuple[str, ...]:
     """What answers at an address says its keys are; believed by nobody."""
-    words = ["ssh-keyscan", "-T", "10", "-p", str(login.port), "--", login.hostname]
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
-        )
-        return known_hosts.keys_in(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return known_hosts.keys_in(keyscan(login))
+    except ValueError:
         return ()

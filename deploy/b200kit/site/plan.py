@@ -11,6 +11,7 @@ from b200kit.catalog import load
 from b200kit.catalog.types import Model
 from b200kit.engines import kv_cache
 from b200kit.inventory import precision
+from b200kit.run.login import Login, parsed
 from b200kit.supply.models.manifest import pin_command
 
 INTERNET = "internet"
@@ -44,24 +45,25 @@ class SiteRequest:
 
 
 @dataclass(frozen=True)
-class Login:
-    """How a node is reached, as ssh itself resolves what was typed."""
+class Pin:
+    """The host keys of a machine, each "type base64", under its name in known_hosts, and why."""
 
-    typed: str
-    hostname: str
-    user: str
-    port: int = 22
-    key: str | None = None
+    name: str
+    keys: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True)
 class SeenNode:
-    """A node that was looked at: by whom it is known, and what it is."""
+    """A node that was looked at: how it is reached as ssh resolves what was typed, what it is.
+
+    *pins*: of the jump hosts before it, and its own.
+    """
 
     name: str
+    typed: str
     login: Login
-    keys: tuple[str, ...]
-    keys_why: str
+    pins: tuple[Pin, ...]
     system: str
     hardware: str
     kernel: str
@@ -69,8 +71,8 @@ class SeenNode:
 
 
 def name_of(typed: str) -> str:
-    """What a node is called: as it was typed, without the user."""
-    return typed.rpartition("@")[2]
+    """What a node is called: the host of what was typed. Raises ValueError."""
+    return parsed(typed).host
 
 
 def common(nodes: Sequence[SeenNode], choices: Mapping[str, Any]) -> dict[str, Value]:
@@ -88,10 +90,10 @@ def own(
     node: SeenNode, shared: Mapping[str, Value], choices: Mapping[str, Any]
 ) -> dict[str, Value]:
     """Values that one node has of its own."""
-    login = node.login
-    found = {"ssh_hostname": Value(login.hostname, f"as ssh resolves {login.typed}")}
+    login, why = node.login, f"as ssh resolves {node.typed}"
+    found = {"ssh_hostname": Value(login.host, why)}
     if login.port != 22:
-        found["ssh_port"] = Value(login.port, f"as ssh resolves {login.typed}")
+        found["ssh_port"] = Value(login.port, why)
     for key in ("system", "hardware"):
         if key not in shared:
             found[key] = Value(getattr(node, key), "observed; nodes differ")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Boot
-from tests.e2e.driving import ROOT, on
+from tests.e2e.driving import ROOT, cursor, deploy, on
 from tests.e2e.site.outside import B200, Said
 from tests.e2e.site.test_check_lab import HEALTHY, config, left_by
 from tests.lab.own_network import join
+from tests.lab.paths import host_address
 
 pytestmark = pytest.mark.long
 
@@ -92,6 +93,33 @@ def test_site_is_written_and_nothing_is_left(site: tuple[Path, Said, set[str]]) 
 def test_second_run_has_nothing_to_change(nodes: Path, site: tuple[Path, Said, set[str]]) -> None:
     again = init(nodes, site[0], FIRST, SECOND)
     assert (again.code, again.out) == (0, "nothing to change\n"), again.said
+
+
+def test_node_behind_a_jump_host_is_reached_through_it_by_init_and_by_deploys(
+    nodes: Path, tmp_path: Path
+) -> None:
+    address = host_address(FIRST)
+    vouched = ["--fingerprint", f"{SECOND}={fingerprint(SECOND)}"]
+    behind = [SECOND, "-J", f"root@{address}", *vouched]
+    refused = init(nodes, tmp_path / "site", *behind)
+    assert (refused.code, f"{address}: no host key" in refused.err) == (3, True), refused.err
+    said = init(
+        nodes, tmp_path / "site", *behind, "--fingerprint", f"{address}={fingerprint(FIRST)}"
+    )
+    assert said.code == 0, said.said
+    inventories = tmp_path / "site/inventories"
+    jump = f'ssh_proxy_jump = "root@{address}"'
+    assert jump in (inventories / "group_data/all.py").read_text()
+    since = cursor(SECOND)
+    known = f"ssh_known_hosts_file={inventories / 'known_hosts'}"
+    by_way = ["--data", f"ssh_proxy_jump=root@{address}", "--data", known]
+    checked = deploy("check.py", "--limit", SECOND, *by_way)
+    assert checked.outcome(SECOND) == "bare", checked.described(SECOND)
+    log = on(SECOND, f"journalctl -o cat -t sshd --after-cursor='{since}'")
+    assert f" from {address} " in log
+    assert log.count("Accepted publickey") == log.count(
+        f"Accepted publickey for root from {address} "
+    )
 
 
 def test_host_key_that_changed_is_refused(nodes: Path, site: tuple[Path, Said, set[str]]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from b200kit.run import known_hosts
 from b200kit.run.host_certificates import believe, certified
+from b200kit.run.login import Login
 from tests.subtests import in_subtests
 
 NAMES = ("n01", "10.0.0.1")
@@ -93,7 +94,7 @@ def test_authority_is_one_that_the_file_names_for_the_host(
     scan.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     text = line.format(**{name: public(keys / name) for name in ("ca", "other", "host")})
-    found = certified(text, "10.0.0.1", 22, NAMES)
+    found = certified(text, Login("10.0.0.1"), NAMES)
     assert found == ((public(keys / "host"),) if believed else ())
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from b200kit.run import known_hosts
+from b200kit.run.login import Login
 from b200kit.site import host_keys
 from b200kit.site.host_keys import Sources, Untrusted
-from b200kit.site.plan import Login
 from tests.messages import assert_message
 from tests.unit.site.nodes import key
 
-LOGIN = Login("root@n01", "10.0.0.1", "root")
+LOGIN = Login("10.0.0.1", "root")
 CONSOLE = """\
 [   12.345] cloud-init[812]: -----BEGIN SSH HOST KEY KEYS-----
 [   12.346] cloud-init[812]: {key} root@n01

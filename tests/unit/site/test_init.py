@@ -9,9 +9,10 @@ import pytest
 
 from b200kit import cli
 from b200kit.cli import init
+from b200kit.run.login import Login, parsed
 from b200kit.site import files, look
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Login, name_of
+from b200kit.site.plan import Pin, name_of
 from b200kit.supply.models import hub
 from b200kit.supply.vendor_keys import KeyRefused
 from tests.messages import assert_message
@@ -24,15 +25,14 @@ Capture = pytest.CaptureFixture[str]
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A known_hosts file of three nodes, of which n03 is none that is supported."""
 
-    def login(typed: str, config: str | None) -> tuple[Login, list[Path]]:
-        name = name_of(typed)
-        return Login(typed, f"{name}.example.internal", "root"), []
+    def login(typed: str, *others: Any) -> tuple[Login, list[Path]]:
+        return Login(f"{name_of(typed)}.example.internal", "root", parsed(typed).port or 22), []
 
-    def seen(way: Login, keys: tuple[str, ...], why: str, *others: Any) -> Any:
-        name = name_of(way.typed)
+    def seen(typed: str, way: Login, pins: list[Pin], *others: Any) -> Any:
+        name = name_of(typed)
         if name == "n03":
             raise NotUsable("n03: Fedora 43 is not supported")
-        return node(name, login=way, keys=keys, keys_why=why)
+        return node(name, typed=typed, login=way, pins=tuple(pins))
 
     monkeypatch.setattr(look, "login", login)
     monkeypatch.setattr(look, "seen", seen)

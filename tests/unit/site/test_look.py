@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from b200kit.run.login import Login
 from b200kit.site import look
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Login, SeenNode
+from b200kit.site.plan import Pin, SeenNode
 from tests.unit.site.nodes import key
 
 RELEASE = {"id": "debian", "version_id": "12", "pretty": "Debian 12"}
@@ -17,8 +18,8 @@ RELEASE = {"id": "debian", "version_id": "12", "pretty": "Debian 12"}
 def described(**host: Any) -> SeenNode:
     """A node that says this of itself."""
     state = {"host": {"os": RELEASE, "arch": "x86_64", **host}, "pci": {"gpus": [{}, {}]}}
-    way = Login("n01", "n01.example.internal", "root")
-    return look.described("n01", way, (key("1"),), "compared", state, "hgx-b200")
+    way, pin = Login("n01.example.internal", "root"), Pin("n01", (key("1"),), "compared")
+    return look.described("n01", way, [pin], state, "hgx-b200")
 
 
 @pytest.mark.parametrize(

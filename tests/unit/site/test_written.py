@@ -15,8 +15,9 @@ from b200kit.catalog import load
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.operations import mirror_needs
 from b200kit.run import known_hosts
+from b200kit.run.login import Login
 from b200kit.site import files, plan, proposal
-from b200kit.site.plan import Login, SeenNode, SiteRequest
+from b200kit.site.plan import Pin, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from tests.messages import assert_message
 from tests.unit.site.nodes import ASKED, CHOICES, key, node
@@ -45,8 +46,10 @@ def test_values_and_their_reasons() -> None:
 
 
 def test_nodes_that_differ_have_values_of_their_own(tmp_path: Path) -> None:
-    other = Login("ops@n02:2222", "10.0.0.2", "ops", 2222, "/k/id")
-    written = text([node("n01"), node("n02", system="debian13", login=other)])
+    other = Login("10.0.0.2", "ops", 2222, "/k/id", jump="ops@bastion:2222")
+    bastion = Pin("[10.0.0.9]:2222", (key("b"),), "known in ~/.ssh/known_hosts")
+    behind = node("n02", system="debian13", login=other, before=[bastion])
+    written = text([node("n01"), behind])
     assert not {"system", "driver"} & data(written, tmp_path).keys()
     # The inventory itself speaks to pyinfra's context; its list is what counts.
     listed = written[files.NODES].partition("nodes = ")[2]
@@ -55,6 +58,8 @@ def test_nodes_that_differ_have_values_of_their_own(tmp_path: Path) -> None:
     assert (second["system"], second["driver"]) == ("debian13", "590.48.01")
     assert (second["ssh_port"], second["ssh_user"], second["_sudo"]) == (2222, "ops", True)
     assert (first["ssh_user"], second["ssh_key"]) == ("root", "/k/id")
+    assert (first.get("ssh_proxy_jump"), second["ssh_proxy_jump"]) == (None, "ops@bastion:2222")
+    assert f"[10.0.0.9]:2222 {key('b')}" in written[files.HOSTS]
     assert "[10.0.0.2]:2222 ssh-ed25519" in written[files.HOSTS]
 
 
@@ -65,7 +70,7 @@ def test_known_hosts_keeps_others_and_has_only_the_trusted_keys() -> None:
     assert known_hosts.pinned(after, ["n01.example.internal"]) == (key("1"),)
     assert after.splitlines()[-1].endswith("printed on its console (n.log)")
     # What is there for the same keys stays, with its reason.
-    later = text([node("n01", keys_why="known in some file")], hosts=after)[files.HOSTS]
+    later = text([node("n01", why="known in some file")], hosts=after)[files.HOSTS]
     assert later == after
 
 
