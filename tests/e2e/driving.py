@@ -81,14 +81,21 @@ def deploy(
     return _run(command(entry, *arguments, inventory=inventory), environment)
 
 
-def _run(asked: list[str], environment: dict[str, str]) -> Outcome:
+def front(*words: str, stdin: str = "") -> Outcome:
+    """Run `b200` over the lab's inventory, with what a person types into it."""
+    command, *others = words
+    program = [sys.executable, "-m", "b200kit.cli", command, "-i", "inventories/lab.py"]
+    return _run([*program, *others], {}, stdin)
+
+
+def _run(asked: list[str], environment: dict[str, str], stdin: str = "") -> Outcome:
     done = subprocess.run(
         asked,
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         # Ends a run that hangs; real vLLM beside other labs on two cores takes many minutes.
         timeout=1200,
         check=False,

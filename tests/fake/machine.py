@@ -69,6 +69,7 @@ _CDI = "/var/run/cdi/nvidia.yaml"
 KEPT = "machine.pickle"
 _COUNT = 8
 # What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
+_POWER_OFF = "disable --now b200-power.service"
 _ASKED = re.compile(r"\$p resolve (.*?); done")
 _HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
 _GONE = re.compile(r"install -y .*?\$words (.*?) &&")
@@ -329,6 +330,7 @@ class Machine:
             # Its gateway is not simulated: who is in rotation is not known.
             "standing": lambda arguments, stdin: json.dumps({"replicas": []}),
             "drain": lambda arguments, stdin: out_of_service.drain(self, arguments),
+            "removal": lambda arguments, stdin: out_of_service.removal(self, arguments, stdin),
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }
         return True, acts[name](arguments, stdin)
@@ -411,7 +413,7 @@ class Machine:
             r"nvidia-cdi-refresh": self._make_cdi,
             r"-m pip install ": self._engine,
             re.escape(RUNS_A_SHELL): self._run_here,
-            r"power-limit default": self._remove_power,
+            _POWER_OFF: self._remove_power,
             r"systemctl |systemd-sysusers": self._systemctl,
         }
 
@@ -429,7 +431,7 @@ class Machine:
 
     def _remove_power(self, command: str, stdin: str) -> str:
         settings.power(self, "default")
-        rest = command.partition("power-limit default && ")[2]
+        rest = command.partition(f"{_POWER_OFF} && ")[2]
         for path in shlex.split(rest.partition(" && systemctl")[0])[2:]:
             self.files.pop(path, None)
         return self._systemctl(rest.partition(" && ")[2], stdin)

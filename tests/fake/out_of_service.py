@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from b200kit.node.lib import documents, timestamp
+from b200kit.node.maintenance.removal import Kept, RemovalPlan
 from b200kit.node.state import quarantine
 from b200kit.node.state.quarantine import Quarantine
 
@@ -69,3 +70,15 @@ def drain(machine: Machine, arguments: str) -> str:
     """The node program's `drain`: nothing is ever open."""
     del machine
     return json.dumps({"open": 0}) if arguments.startswith("count") else f"drain {arguments}"
+
+
+def removal(machine: Machine, arguments: str, stdin: str) -> str:
+    """The node program's `removal`, over all files that were ever put there."""
+    kept = documents.structure(Kept, json.loads(stdin))
+    going = tuple(sorted(path for path in machine.files if path not in kept.files))
+    units = tuple(path.rpartition("/")[2] for path in going if path.endswith(".service"))
+    if arguments == "folders":
+        machine.files = {path: machine.files[path] for path in kept.files if path in machine.files}
+    some = ("some",) if going else ()
+    plan = RemovalPlan(units=units, files=going, packages=some, folders=some)
+    return documents.to_bytes(plan).decode()

@@ -14,6 +14,7 @@ import pytest
 from b200kit import cli
 from b200kit.inventory.keys.proof import Proof
 from b200kit.node.bandwidth import tests
+from b200kit.node.maintenance.removal import PARTS
 from b200kit.reprovision import ledger
 from b200kit.reprovision.planned_change import Work
 from b200kit.reprovision.states import State
@@ -432,3 +433,18 @@ def _hangs(fleet: Fleet, name: str, pattern: str) -> None:
     machine = fleet.machine(name)
     machine.hangs_at = pattern
     machine.save()
+
+
+def test_removal_drains_and_keeps_the_floor(fleet: Fleet, folder: Path) -> None:
+    told = fleet.run("remove.py", "--dry", "--limit", "n1", yes=False)
+    assert (told.code, changed(fleet)) == (0, []), told.stderr
+    assert "would drain it and stop what serves; interrupts" in told.stderr
+    done = fleet.run("remove.py", "--limit", "n1", "--limit", "n2")
+    assert sorted(done.outcomes.values()) == ["failed", "removed"], done.stderr
+    gone, left = sorted(done.outcomes, key=lambda name: done.outcomes[name], reverse=True)
+    assert "the floor is 2" in done.hosts[left]["error"]
+    assert not fleet.machine(left).ran("systemctl stop|removal (units|files)")
+    log = "\n".join(fleet.machine(gone).log)
+    acts = ["drain begin", "drain count", "systemctl stop", *(f"removal {p}" for p in PARTS)]
+    assert sorted(acts, key=log.index) == acts
+    assert fleet.run("remove.py", "--limit", gone).hosts[gone]["changes"] == 0

@@ -45,6 +45,7 @@ SPEAK_PYINFRA = {
     "b200.py",
     "check.py",
     "ready.py",
+    "remove.py",
     "reprovision.py",
     "rotate.py",
     "smoke.py",

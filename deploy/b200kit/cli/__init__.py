@@ -41,6 +41,7 @@ GROUPS = {
         "repair": "drain failed nodes, repair and prove them, return them to service",
         "rotate": "find the GPU behind wrong answers",
         "tune": "find the layout for the goal",
+        "remove": "take b200kit off nodes, drained first",
     },
     "Look": {
         "check": "is a node fit to serve? The site's, or any over SSH",
@@ -71,7 +72,7 @@ GROUPS = {
 }
 """Groups of `b200 --help`: sub-command to its line; each has a module, or is a deploy."""
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-_DEPLOYS = ("ready", "deploy", "rollout", "repair", "rotate", "tune")
+_DEPLOYS = ("ready", "deploy", "rollout", "repair", "rotate", "tune", "remove")
 _IN_FOLDERS = {
     "keys": "supply.keys",
     "lock": "supply.lock",

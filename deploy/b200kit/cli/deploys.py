@@ -7,8 +7,9 @@ inventory, a line a node instead of pyinfra's words, and errors of one line.
 from __future__ import annotations
 
 import getpass
+import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ class Deploy:
         default_factory=lambda: {0: "every node came through", 1: _FAILED}
     )
     options: tuple[Callable[..., Any], ...] = (_DRY,)
+    # Whether it goes over all nodes where none is named.
+    all_nodes: bool = True
 
 
 DEPLOYS = {
@@ -91,6 +94,15 @@ DEPLOYS = {
         "GPUs are moved under the replicas, one place a round, and answers compared.",
         options=(),
     ),
+    "remove": Deploy(
+        "remove.py",
+        "Take b200kit off nodes, after what is lost was shown and you said yes.",
+        "Drained first, never below the floor. Units, files, users, settings, apt sources, holds "
+        "and packages go; driver, container toolkit and models stay unless they are named.",
+        {0: "nothing of b200kit is on these nodes", 1: _FAILED},
+        (_DRY, _YES, _DRIVER, _WEIGHTS),
+        all_nodes=False,
+    ),
     "tune": Deploy(
         "tune.py",
         "Find the layout for the goal, on nodes that have no traffic.",
@@ -105,23 +117,28 @@ def command_of(name: str) -> click.Command:
 
     def run(
         nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool, as_json: bool,
-        dry: bool = False, yes: bool = True,
+        dry: bool = False, yes: bool = True, **also: bool,
     ) -> int:  # fmt: skip
+        named = sorted(name for name, is_given in also.items() if is_given)
+        data = [f"remove={json.dumps(named)}"] if named else []
         return run_entry(
-            deploy.entry, nodes, inventory, verbose, asks, as_json, dry=dry, asked=not yes
+            deploy.entry, nodes, inventory, verbose, asks, as_json, dry=dry, asked=not yes,
+            data=data,
         )
 
     run.__doc__ = f"{deploy.does}\n\n{deploy.says}"
     options = (*deploy.options, INVENTORY, PASSWORD, VERBOSE, JSON)
     for option in reversed(options):
         run = option(run)
-    run = click.argument("nodes", nargs=-1, metavar="[NODE...]")(run)
+    every = deploy.all_nodes
+    words = "[NODE...]" if every else "NODE..."
+    run = click.argument("nodes", nargs=-1, metavar=words, required=not every)(run)
     return click.command(name, cls=Command, exit_codes=deploy.exit_codes)(run)
 
 
 def run_entry(
     entry: str, nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool,
-    as_json: bool, *, dry: bool = False, asked: bool = False,
+    as_json: bool, *, dry: bool = False, asked: bool = False, data: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Run an entry file over *nodes* of the inventory, all for none; returns its exit code.
 
@@ -133,7 +150,7 @@ def run_entry(
     if asked and as_json:
         raise click.UsageError("--json asks nobody: it goes with --dry-run or -y")
     password = sudo_password() if asks else None
-    run = EntryRun(inventory_of(inventory), entry, nodes, verbose, as_json, password)
+    run = EntryRun(inventory_of(inventory), entry, nodes, verbose, as_json, password, data)
     if asked:
         if code := run.go(dry=True):
             return code

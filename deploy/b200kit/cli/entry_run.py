@@ -19,8 +19,7 @@ import click
 from b200kit.cli.command import Refusal
 from b200kit.node.lib.documents import Object, decode
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
-from b200kit.run import console, places
-from b200kit.run.remote import SUDO_PASSWORD
+from b200kit.run import console, places, remote
 
 NO_RUN = 1
 _PYINFRA = ("-m", "pyinfra")
@@ -36,6 +35,7 @@ class EntryRun:
     verbose: bool = False
     as_json: bool = False
     password: str | None = None
+    data: Sequence[str] = ()
 
     def go(self, *, dry: bool = False) -> int:
         """Run it; returns the exit code, which is the printed one."""
@@ -72,7 +72,8 @@ class EntryRun:
         limits = [word for node in self.nodes for word in ("--limit", node)]
         end = "--dry" if dry else "-y"
         entry = places.ENTRIES / self.entry
-        return [sys.executable, *_PYINFRA, str(self.inventory), str(entry), end, *limits]
+        data = [word for one in self.data for word in ("--data", one)]
+        return [sys.executable, *_PYINFRA, str(self.inventory), str(entry), end, *limits, *data]
 
     def _environment(self, pipe: int) -> dict[str, str]:
         own = {console.FRONT: str(pipe), console.WIDTH: str(console.width())}
@@ -80,8 +81,8 @@ class EntryRun:
             own["FORCE_COLOR"] = "1"
         if self.as_json:
             own[console.JSON] = "1"
-        if self.password is not None:
-            own[SUDO_PASSWORD] = self.password
+        if (password := self.password or remote.given_password) is not None:
+            own[remote.SUDO_PASSWORD] = password
         return {**os.environ, **own, "PYINFRA_PROGRESS": "off"}
 
     def _require_syntax(self) -> None:

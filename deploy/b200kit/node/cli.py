@@ -36,6 +36,8 @@ COMMANDS = {
     "rolling-restart": "b200kit.node.serving.gateway.rolling_restart:main",
     "bandwidth": "b200kit.node.bandwidth.run:main",
     "put": "b200kit.node.lib.put_files:main",
+    "note-masked": "b200kit.node.lib.installed:note_masked",
+    "removal": "b200kit.node.maintenance.removal:main",
     "firewall": "b200kit.node.host.firewall_trial:main",
     "fetch": "b200kit.node.weights.fetch:main",
     "weights": "b200kit.node.facts.models:main",

@@ -23,6 +23,7 @@ from pyinfra.context import ctx_state
 from b200kit.converge.stage import Change, Stage
 from b200kit.operations import dry_run, gate, readiness, reboot
 from b200kit.operations import observe as observation
+from b200kit.report.outcome import GOOD
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
@@ -169,7 +170,7 @@ def guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
         # A mistake of ours on one node must never stop the fleet; the debug log keeps the trace.
         logger.debug("stage %s on %s", stage, node.name, exc_info=True)
         node.fail(stage, f"internal error, {type(error).__name__}: {error}")
-    return node.record.outcome is None or node.record.outcome in ("live", "fit", "ready")
+    return node.record.outcome is None or node.record.outcome in GOOD
 
 
 def _refused() -> None:

@@ -9,12 +9,13 @@ from b200kit.node.checks.bare import BARE
 from b200kit.report.content.latency import is_stand_in
 from b200kit.report.document import clean, mapping, read, show
 
-GOOD = {"live", "fit", "ready"}
+GOOD = {"live", "fit", "ready", "removed"}
 UNMEASURED = "unmeasured"
 WORDS = {
     "live": ("LIVE", "good", "passed every stage, smoke test included"),
     "fit": ("fit", "good", "every check passed or is waived"),
     "ready": ("ready", "good", "`b200 ready`: no obstacle"),
+    "removed": ("REMOVED", "good", "`b200 remove`: nothing of b200kit is left on it"),
     "not ready": ("NOT READY", "bad", "`b200 ready`: obstacles"),
     "red": ("RED", "bad", "refused at gate or proof; nothing serves there"),
     "unfit": (

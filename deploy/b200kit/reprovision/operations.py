@@ -11,7 +11,9 @@ from __future__ import annotations
 from pyinfra.api.operation import operation
 
 from b200kit.operations.steps import Commands, command, executing, guarded
+from b200kit.reprovision import removal
 from b200kit.reprovision.run import Repair
+from b200kit.run.node import Node
 
 
 @operation(is_idempotent=True)
@@ -28,3 +30,10 @@ def reprovision(repair: Repair) -> Commands:
     """Drain, repair, verify and return the node to service, as far as its transaction is."""
     if executing():
         yield command(repair.node, "reprovision", repair.reprovision)
+
+
+@operation(is_idempotent=True)
+def removed(node: Node) -> Commands:
+    """Nothing of b200kit is on the node."""
+    if executing():
+        yield command(node, removal.STAGE.name, lambda: removal.conclude(node))

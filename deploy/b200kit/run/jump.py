@@ -67,9 +67,10 @@ def connected(way: Login) -> socket.socket:
         log = Path(folder) / "log"
         log.touch()
         with theirs:
+            pipe = theirs.fileno()
             # Of a session of its own: a Ctrl-C at the terminal ends the run in its own time.
             subprocess.Popen(
-                way.hop(Path(folder), f"[{way.host}]:{way.port}"), stdin=theirs, stdout=theirs,
+                way.hop(Path(folder), f"[{way.host}]:{way.port}"), stdin=pipe, stdout=pipe,
                 stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         ours.settimeout(_LIMIT_S)
@@ -94,4 +95,4 @@ def _through(connector: SSHConnector) -> dict[str, Any]:
 
 
 ssh_client.get_ssh_config = _config
-SSHConnector.make_paramiko_kwargs = _through  # type: ignore[method-assign]
+SSHConnector.make_paramiko_kwargs = _through  # type: ignore[assignment, method-assign]

@@ -49,8 +49,8 @@ _REFUSED = (
     "user in without one (NOPASSWD: ALL in sudoers), or log in as root"
 )
 SUDO_PASSWORD = "B200_SUDO_PASSWORD"  # noqa: S105 - the variable's name
-# Of this run's nodes; no program that is started here inherits it.
-_password = os.environ.pop(SUDO_PASSWORD, None)
+given_password = os.environ.pop(SUDO_PASSWORD, None)
+"""Of this run's nodes; no program that is started here inherits it, but a run of ours."""
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
@@ -194,6 +194,7 @@ class Remote:
                     "content": base64.b64encode(file.content).decode(),
                     "mode": file.mode,
                     "owner": file.owner,
+                    "notify": list(file.notify),
                 }
                 for file in files
             ],
@@ -257,12 +258,12 @@ class Remote:
     def _as_root(self, command: str, stdin: str | None) -> dict[str, Any]:
         """How pyinfra is to run *command*: by sudo where the inventory says so."""
         sudo = bool(self.host.data.get("_sudo", False))
-        if not sudo or _password is None:
+        if not sudo or given_password is None:
             return {"command": StringCommand(command), "_stdin": stdin, "_sudo": sudo}
         # pyinfra would put the password into an argument list on the node.
         asked = sudo_script.asked(f"sh -c {shlex.quote(command)}")
         line = f"sh -c {shlex.quote(asked)}"
-        return {"command": StringCommand(line), "_stdin": f"{_password}\n{stdin or ''}"}
+        return {"command": StringCommand(line), "_stdin": f"{given_password}\n{stdin or ''}"}
 
     def _upload(self) -> None:
         content, digest = zipapp.build()
@@ -291,7 +292,7 @@ def _with_program(arguments: str) -> str:
     digest = zipapp.build()[1]
     carried = f"/run/b200kit/{digest}.pyz"
     return (
-        f"for p in {INSTALLED} {carried}; do "
+        f"{zipapp.requires('python3')}; for p in {INSTALLED} {carried}; do "
         f'echo "{digest}  $p" | sha256sum -c --status 2>/dev/null && '
         f"exec python3 -I $p {arguments}; done; echo '{_ABSENT}'"
     )

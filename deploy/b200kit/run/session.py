@@ -13,7 +13,10 @@ from b200kit.node.lib import timestamp
 from b200kit.run.document import ControllerUse, RunHead
 from b200kit.run.node import Node
 
-ENTRIES = ("ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py")
+ENTRIES = (
+    "ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py",
+    "remove.py",
+)  # fmt: skip
 
 
 def entry() -> str:

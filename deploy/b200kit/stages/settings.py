@@ -15,7 +15,7 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
-from b200kit.run.remote import RemoteError
+from b200kit.run.remote import RemoteError, program_step
 from b200kit.run.render import render
 from b200kit.stages.support import boot_loader, setting_files, setting_units
 from b200kit.stages.support.managed_settings import Managed, boot_means
@@ -134,7 +134,8 @@ def _swap(managed: Managed) -> list[Change]:
     masked = managed.unit(SWAP).get("enabled") in ("masked", "masked-runtime")
     if masked == (asked == "off") and not managed.effects["swap"].wrong:
         return []
-    steps = f"systemctl mask {SWAP} && swapoff -a"
+    noted = "true" if masked else program_step(f"note-masked {SWAP}")
+    steps = f"{noted} && systemctl mask {SWAP} && swapoff -a"
     if asked == "on":
         steps = f"systemctl unmask {SWAP} && systemctl daemon-reload && swapon -a"
     return [Change(f"switch swap {asked}", _running(steps))]

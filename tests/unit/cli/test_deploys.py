@@ -17,7 +17,7 @@ from b200kit.cli.command import USAGE
 from b200kit.cli.entry_run import EntryRun
 from b200kit.node.lib.documents import Malformed
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress
-from b200kit.run import console, places
+from b200kit.run import console, places, remote
 
 Capture = pytest.CaptureFixture[str]
 
@@ -63,12 +63,29 @@ def test_inventory_that_is_no_python_is_one_line(
     assert (said.count("\n"), f"{inventories / file} line 2" in said) == (1, True)
 
 
-def test_a_run_gets_its_password_by_its_environment_alone(tmp_path: Path) -> None:
+def test_a_run_gets_its_password_by_its_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = EntryRun(tmp_path / "prod.py", "b200.py", ("n01", "n02"), password="hunter2hunter2")
     assert "hunter2" not in " ".join(run._words(dry=False))
     assert run._environment(5)["B200_SUDO_PASSWORD"] == "hunter2hunter2"
     assert run._words(dry=False)[-5:] == ["-y", "--limit", "n01", "--limit", "n02"]
     assert run._words(dry=True)[-5] == "--dry"
+    monkeypatch.setattr(remote, "given_password", "from-the-variable")
+    given = EntryRun(tmp_path / "prod.py", "b200.py")._environment(5)
+    assert given["B200_SUDO_PASSWORD"] == "from-the-variable"
+
+
+def test_removal_names_its_nodes_and_what_goes_with_the_kit(
+    inventories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inventories / "prod.py").write_text("nodes = []\n")
+    ran: list[Any] = []
+    monkeypatch.setattr(EntryRun, "go", lambda run, **_: ran.append(run.data) or 0)
+    assert cli.main(["remove", "-y"]) == USAGE
+    assert cli.main(["remove", "-y", "n01"]) == 0
+    assert cli.main(["remove", "-y", "n01", "--weights", "--purge-driver"]) == 0
+    assert ran == [[], ['remove=["driver", "weights"]']]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ SAID = {
     "sudo: unable to resolve host n07: Name or service not known": "sudo-refused",
     "ops is not in the sudoers file.": "sudo-refused",
     "logged in as ops, who is not root: set _sudo = True": "sudo-refused",
-    "python3 is not there": "no-python",
+    "python3 is not installed": "no-python",
     "python3 is 3.9; 3.10 or newer is needed": "no-python",
     "sh: 3: exec: python3: not found": "no-python",
     "bash: line 1: python3: command not found": "no-python",

@@ -48,7 +48,7 @@ def test_wrong_password_is_tried_once(tmp_path: Path) -> None:
 def test_a_run_gives_the_password_where_its_inventory_asks_for_sudo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stdin: str | None
 ) -> None:
-    monkeypatch.setattr(remote, "_password", "open sesame")
+    monkeypatch.setattr(remote, "given_password", "open sesame")
     given: dict[str, Any] = {}
 
     class Output(list[Any]):

@@ -116,6 +116,8 @@ _NODE_EXITS = {
     "bandwidth": "0 written, whatever it says; 2 not measured: a replica may run, another "
     "measurement runs, or no GPU answers",
     "put": "0 written; 1 not",
+    "note-masked": "0 noted; 1 not",
+    "removal": f"{_ONE_LINE}; 2 usage",
     "firewall": f"{_ONE_LINE}; 2 usage",
     "fetch": "0 complete and proven; 1 with one line; 2 usage; 3 with one line, and no other try "
     "can help",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from b200kit.inventory.keys.types import Keys, Text
+from b200kit.inventory.keys.types import Keys, Listed, Text
 
 
 class Rollout(Keys):
@@ -44,6 +44,10 @@ class RolloutKeys(Keys):
     rollout_action: Literal["auto", "resume", "abort"] = "auto"
     """auto: a change that was bad on a node stops until the inventory asks for another one; resume:
     try it again; abort: nodes that are out for it go back to what they served, no other is changed
+    """
+    remove: Listed[Literal["driver", "weights"]] = ()
+    """what deploy/remove.py takes away besides b200kit itself (docs/remove.md): driver, with the
+    container toolkit; weights: the models in their folder
     """
     rack: Text | None = None
     """the part of the site that fails together with this node"""

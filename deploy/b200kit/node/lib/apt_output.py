@@ -39,6 +39,8 @@ _UNTRUSTED = re.compile(
     r"(?:Sub-process \S+ returned an error code.*?error message is: )?(.+)"
 )
 _UNSIGNED = re.compile(r"E: The repository '(\S+) .*' is (?:not|no longer) signed")
+# One that is there has its version in brackets first.
+_NEW = re.compile(r"Inst ([^ :]+)\S* \(")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -147,10 +149,15 @@ def sizes(lines: Iterable[str]) -> tuple[int, int]:
 
 
 def steps(simulation: Iterable[str]) -> dict[str, list[str]]:
-    """What `apt-get -s` would do: packages by "Inst", "Conf" and "Remv"."""
-    found: dict[str, list[str]] = {"Inst": [], "Conf": [], "Remv": []}
+    """What `apt-get -s` would do: packages by "Inst", "Conf", "Remv" and "Purg"."""
+    found: dict[str, list[str]] = {"Inst": [], "Conf": [], "Remv": [], "Purg": []}
     for line in simulation:
         verb, _, rest = line.partition(" ")
         if verb in found and rest:
             found[verb].append(rest.split()[0].partition(":")[0])
     return found
+
+
+def new(simulation: Iterable[str]) -> list[str]:
+    """The packages that `apt-get -s` would bring and that are not there."""
+    return [match[1] for line in simulation if (match := _NEW.match(line))]

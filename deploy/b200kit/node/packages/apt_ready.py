@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from b200kit.node.facts import dpkg, system
 from b200kit.node.facts.dpkg_state import VENDOR
-from b200kit.node.lib import apt_output
+from b200kit.node.lib import apt_output, documents, installed
 
 POLL_S = 1.0
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
@@ -113,6 +113,12 @@ def look_at_room(packages: list[str]) -> None:
             )
 
 
+def note(packages: list[str]) -> None:
+    """Note what the installation will bring, so that it can be removed."""
+    plan = call(["apt-get", "-s", "install", *INSTALL, *packages])
+    installed.note_packages(packages, apt_output.new(plan.stdout.splitlines()))
+
+
 def needs(download: int, installed: int) -> list[tuple[int, str]]:
     """Bytes needed by path; both at one place where they are on one file system."""
     if os.stat(nearest(ARCHIVES)).st_dev == os.stat(nearest(PROGRAMS)).st_dev:
@@ -158,7 +164,10 @@ def ready(args: list[str]) -> int:
 
 
 def check(args: list[str]) -> int:
-    """Command apt-check: dependencies whole, room for the packages; 1 with the reason."""
+    """Command apt-check: dependencies whole, room for the packages; 1 with the reason.
+
+    What they bring is noted.
+    """
     parser = argparse.ArgumentParser(prog="apt-check")
     parser.add_argument("--ours", default="")
     parser.add_argument("packages", nargs="*")
@@ -166,6 +175,7 @@ def check(args: list[str]) -> int:
     try:
         mend_dependencies(options.ours.split(","))
         look_at_room(options.packages)
-    except (NotReady, OSError) as error:
+        note(options.packages)
+    except (NotReady, OSError, documents.Malformed) as error:
         return _refuse(error)
     return 0

@@ -15,8 +15,6 @@ from b200kit.run.render import render
 from b200kit.stages.support.managed_settings import Managed
 
 _UNITS = "/etc/systemd/system"
-DEFAULT = "default"
-"""What the node program takes for each GPU's own limit (node/host/power_limit.py)."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +22,16 @@ class Act:
     """What is known of the act of a unit.
 
     *drifted*: whether what it sets to a value is known not to be in force; *can_act*: whether it
-    can work before the next boot; *undo*: what puts the node back once nobody asks for it.
+    can work before the next boot.
     """
 
     drifted: Callable[[StateView, object], bool]
     can_act: Callable[[StateView], bool]
-    undo: str = ""
 
 
 _ACTS = {
     "acs": Act(lambda state, value: settings_in_force.redirects(state), lambda state: True),
-    "power_limit_w": Act(
-        power.is_other, power.has_gpus, f"python3 -I {INSTALLED} power-limit {DEFAULT}"
-    ),
+    "power_limit_w": Act(power.is_other, power.has_gpus),
 }
 
 
@@ -75,9 +70,7 @@ class SettingUnit:
 
     def removal(self, managed: Managed) -> str:
         """The command that stops it for good."""
-        act = _ACTS[self.setting]
-        undo = f" && {act.undo}" if act.undo and act.can_act(managed.state) else ""
-        return f"systemctl disable --now {self.name}{undo} && "
+        return f"systemctl disable --now {self.name} && "
 
 
 def units(table: Mapping[str, Setting]) -> list[SettingUnit]:

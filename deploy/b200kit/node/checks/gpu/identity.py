@@ -84,7 +84,8 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if len(listed) == desired.value:
         yield passed(summary, desired)
     else:
-        yield failed(summary, f"at {', '.join(sorted(listed))}", desired, Action.REBOOT)
+        at = f"at {', '.join(sorted(listed))}" if listed else "none is listed"
+        yield failed(summary, at, desired, Action.REBOOT)
 
 
 @check("identity.same-device")
