@@ -142,7 +142,7 @@ def test_ssh_and_pyinfra_reach_a_node_through_the_jump_host_that_is_pinned_alone
                 look.observe(way, {})
             before = len(node.commands)
             more = {**jump, "ssh_known_hosts_file": str(known)}
-            printed, _ = checked(node, tmp_path / str(code), **more)
+            printed, _ = checked(node, tmp_path / str(code), True, **more)
             assert seen.value.cause == code, seen.value
             assert connection_fault.code_of(printed) == code, printed
             assert [bool(before), len(node.commands) > before] == [code is None] * 2

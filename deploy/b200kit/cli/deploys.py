@@ -122,7 +122,14 @@ def command_of(name: str) -> click.Command:
         named = sorted(name for name, is_given in also.items() if is_given)
         data = [f"remove={json.dumps(named)}"] if named else []
         return run_entry(
-            deploy.entry, nodes, inventory, verbose, asks, as_json, dry=dry, asked=not yes,
+            deploy.entry,
+            nodes,
+            inventory,
+            verbose,
+            asks,
+            as_json,
+            dry=dry,
+            asked=not yes,
             data=data,
         )
 

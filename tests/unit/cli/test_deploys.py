@@ -81,7 +81,12 @@ def test_removal_names_its_nodes_and_what_goes_with_the_kit(
 ) -> None:
     (inventories / "prod.py").write_text("nodes = []\n")
     ran: list[Any] = []
-    monkeypatch.setattr(EntryRun, "go", lambda run, **_: ran.append(run.data) or 0)
+
+    def go(run: EntryRun, **_: object) -> int:
+        ran.append(run.data)
+        return 0
+
+    monkeypatch.setattr(EntryRun, "go", go)
     assert cli.main(["remove", "-y"]) == USAGE
     assert cli.main(["remove", "-y", "n01"]) == 0
     assert cli.main(["remove", "-y", "n01", "--weights", "--purge-driver"]) == 0
