@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         ours = isinstance(error, console.Unwritable)  # else of click's own words, such as a help
         if not ours and error.errno not in _FULL:
-            raise
+            return _refuse(arguments, words(error), USAGE)
         why = str(error.strerror) if ours else f"its output cannot be written: {error.strerror}"
         console.abandon(sys.stdout)
         return _refuse(arguments, why, UNWRITABLE)
@@ -186,10 +186,6 @@ def _run(arguments: Sequence[str]) -> int:
         return _refuse(arguments, str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _refuse(arguments, "interrupted", INTERRUPTED)
-    except (BrokenPipeError, console.Unwritable):
-        raise
-    except OSError as error:
-        return _refuse(arguments, words(error), USAGE)
     return status or 0
 
 
