@@ -22,6 +22,7 @@ TOPOLOGIES = {
     "gpu2-no-nvlink": [0, 0, 0, 0, 1, 1, 1, 1],
     "fabric-in-progress": [0, 0, 0, 0, 1, 1, 1, 1],
     "seven-gpus": [0, 0, 0, 1, 1, 1, 1],
+    "one-gpu": [0],
     "four-numa-nodes": [0, 0, 1, 1, 2, 2, 3, 3],
     "six-numa-nodes-two-without-gpu": [0, 0, 2, 2, 3, 3, 5, 5],
     "eight-numa-nodes": [3, 2, 1, 0, 7, 6, 5, 4],
