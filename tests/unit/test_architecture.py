@@ -58,6 +58,7 @@ SPEAK_PYINFRA = {
     "b200kit/operations/mirror_needs.py",
     "b200kit/operations/site_problems.py",
     "b200kit/operations/preflight.py",
+    "b200kit/operations/pyinfra_cost.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",
     "b200kit/operations/standings.py",

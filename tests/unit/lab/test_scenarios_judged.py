@@ -43,6 +43,7 @@ MUST_FIND: dict[str, tuple[str, str, Action]] = {
     "one-pair-no-p2p": ("p2p.read", "GPU 1 > GPU 4", Action.RESET_GPU),
     "one-slow-link": ("nvlink.speed", "GPU 3", Action.RESET_GPU),
     "row-remap-pending": ("remap.pending", "GPU 6", Action.RESET_GPU),
+    "one-gpu": ("identity.pci-count", NODE, Action.POWER_CYCLE),
     "seven-gpus": ("identity.pci-count", NODE, Action.POWER_CYCLE),
     "seventeen-links": ("nvlink.links", "GPU 3", Action.RESET_GPU),
     "thermal-slowdown": ("clocks.slowdown", "GPU 4", Action.POWER_CYCLE),
