@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import paramiko
@@ -33,8 +33,8 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 def checked(
-    node: HostileNode, folder: Path, pinned: bool = True, **more: object
-) -> tuple[str, int]:  # fmt: skip
+    node: HostileNode, folder: Path, pinned: bool = True, more: Mapping[str, object] | None = None
+) -> tuple[str, int]:
     """What check.py prints of a node with some keys, and the bytes of memory it took."""
     keys = node.known_hosts(folder / "known_hosts")
     if not pinned:
@@ -47,7 +47,7 @@ def checked(
         "ssh_look_for_keys": False,
         "ssh_allow_agent": False,
         "ssh_known_hosts_file": str(keys),
-        **more,
+        **(more or {}),
     }
     attach = "from b200kit.operations import preflight\npreflight.attach()\n"
     (folder / "site.py").write_text(f"{attach}nodes = [('n1', {where!r})]\n")
@@ -142,7 +142,7 @@ def test_ssh_and_pyinfra_reach_a_node_through_the_jump_host_that_is_pinned_alone
                 look.observe(way, {})
             before = len(node.commands)
             more = {**jump, "ssh_known_hosts_file": str(known)}
-            printed, _ = checked(node, tmp_path / str(code), True, **more)
+            printed, _ = checked(node, tmp_path / str(code), more=more)
             assert seen.value.cause == code, seen.value
             assert connection_fault.code_of(printed) == code, printed
             assert [bool(before), len(node.commands) > before] == [code is None] * 2

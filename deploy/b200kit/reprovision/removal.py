@@ -17,12 +17,13 @@ from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.maintenance.removal import Kept, RemovalPlan
 from b200kit.reprovision import circuit_breaker, traffic
+from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.owner import is_set_aside, serves
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
-from b200kit.stages import containers, gate, serving_units, storage
+from b200kit.stages import containers, serving_units, storage
 from b200kit.stages.support.driver_set import stack
 
 _WHY = "b200kit is being removed"
@@ -67,9 +68,7 @@ def _planned(node: Node, kept: Mapping[str, Any]) -> RemovalPlan:
 
 def _kept(node: Node) -> Kept:
     layout = nominal_layout(node)
-    driver = stack(node)
-    toolkit = containers.desired(node, layout).packages
-    packages = (driver.pinning, *driver.packages, *toolkit)
+    packages = (*stack(node).packages, *containers.desired(node, layout).packages)
     mounted = storage.desired(node, layout)
     models = "weights" in node.spec.remove
     return Kept(
@@ -111,7 +110,8 @@ def _stop(node: Node, drained: bool) -> None:
         except StageFailed:
             SAFETY.leave(node.name, True)
             raise
-    gate.withdraw(node)
+    # Whatever was read of them: a unit that was never started cannot be stopped by its name.
+    quarantine.stop(node)
     SAFETY.leave(node.name, False)
 
 

@@ -32,7 +32,7 @@ printf '[Service]\\nNice=19\\nExecStart=/root/watch\\n[Install]\\nWantedBy=multi
 cat >/root/watch <<'END'
 #!/bin/sh
 while :; do
-    grep -slF -f /root/word /proc/[0-9]*/cmdline /proc/[0-9]*/environ >>/root/seen; sleep 0.1
+    grep -slF -f /root/word /proc/[0-9]*/cmdline /proc/[0-9]*/environ >>/root/seen; sleep 1
 done
 END
 chmod 755 /root/watch; touch /root/seen; systemctl enable -q --now watch-words.service

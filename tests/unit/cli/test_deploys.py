@@ -82,7 +82,7 @@ def test_removal_names_its_nodes_and_what_goes_with_the_kit(
     (inventories / "prod.py").write_text("nodes = []\n")
     ran: list[Any] = []
 
-    def go(run: EntryRun, **_: object) -> int:
+    def go(run: EntryRun, **_: Any) -> int:
         ran.append(run.data)
         return 0
 
@@ -98,7 +98,6 @@ def test_removal_names_its_nodes_and_what_goes_with_the_kit(
     [
         (["check"], "check.py", ()),
         (["check", "n01"], "check.py", ("n01",)),
-        (["check", "--json"], "check.py", ()),
         (["smoke", "n01", "n02"], "smoke.py", ("n01", "n02")),
         (["check", "root@n01"], None, ()),
         (["check", "n01", "--topology"], None, ()),
@@ -119,15 +118,6 @@ def test_names_are_those_of_the_site_inside_one(
     monkeypatch.setattr("b200kit.cli.check._record", lambda *_: {"hosts": {}})
     cli.main(words)
     assert ran == ([(entry, nodes)] if entry else [])
-
-
-def test_nobody_is_asked_about_a_plan_that_is_json(
-    inventories: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    (inventories / "prod.py").touch()
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    assert cli.main(["rollout", "--json"]) == USAGE
-    assert "--dry-run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

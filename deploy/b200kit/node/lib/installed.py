@@ -6,6 +6,7 @@ script, and these note it here: no stage can forget one (node/maintenance/remova
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -64,31 +65,30 @@ def read(path: Path = LIST) -> Installed:
         return Installed()
 
 
-def note_files(files: Iterable[Mapping[str, Any]], contents: Iterable[bytes]) -> None:
-    """Note files that are about to be written, and keep what is in their place. Raises OSError."""
+def note_files(files: Iterable[Mapping[str, Any]]) -> None:
+    """Note files of `put` that are about to be written, and keep what is in their place.
+
+    Raises OSError.
+    """
     known = after = read()
-    for file, content in zip(files, contents, strict=True):
-        path = str(file["path"])
-        if not path.startswith(_NOT_NOTED):
-            after = _with(
-                after, path, tuple(file.get("notify", ())), content.decode(errors="replace")
-            )
+    for file in files:
+        if not str(file["path"]).startswith(_NOT_NOTED):
+            after = _with(after, str(file["path"]), file)
     if after != known:
         _write(after)
 
 
-def _with(known: Installed, path: str, notify: tuple[str, ...], text: str) -> Installed:
-    is_new = path not in known.files
-    if is_new and os.path.lexists(path):
+def _with(known: Installed, path: str, file: Mapping[str, Any]) -> Installed:
+    if path not in known.files and os.path.lexists(path):
         _keep(Path(path))
         known = replace(known, replaced=(*known.replaced, path))
     made = [
         str(p) for p in Path(path).parents if not p.exists() and str(p) not in known.directories
     ]
-    before = {name: value for name, value in _values(path, text) if name not in known.values}
+    before = {n: value for n, value in _values(path, file) if n not in known.values}
     return replace(
         known,
-        files={**known.files, path: notify},
+        files={**known.files, path: tuple(file.get("notify", ()))},
         directories=(*known.directories, *made),
         values={**known.values, **before},
     )
@@ -109,12 +109,15 @@ def copy(source: Path, target: Path) -> None:
     beside.replace(target)
 
 
-def _values(path: str, text: str) -> Iterable[tuple[str, str]]:
+def _values(path: str, file: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What the kernel has now where a file of settings says something else."""
+    if not path.startswith((_SYSCTLS, _TMPFILES)):
+        return
+    text = base64.b64decode(file["content"]).decode(errors="replace")
     names: list[str] = []
     if path.startswith(_SYSCTLS):
         names = [f"/proc/sys/{key.replace('.', '/')}" for key in _SYSCTL.findall(text)]
-    elif path.startswith(_TMPFILES):
+    else:
         names = _WRITTEN.findall(text)
     for name in names:
         with suppress(OSError):

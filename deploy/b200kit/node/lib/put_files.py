@@ -24,12 +24,11 @@ def main(args: list[str]) -> int:
     document = documents.request()
     try:
         files = document.get("files", [])
-        contents = [base64.b64decode(file["content"]) for file in files]
-        installed.note_files(files, contents)
+        installed.note_files(files)
         for path in document.get("markers", []):
             durable_files.replace(Path(path), b"", 0o644, "root:root")
-        for file, content in zip(files, contents, strict=True):
-            put(file, content)
+        for file in files:
+            put(file)
     except (OSError, documents.Malformed) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         print(f"b200kit: {why}", file=sys.stderr)
@@ -38,8 +37,9 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def put(file: dict[str, Any], content: bytes) -> None:
+def put(file: dict[str, Any]) -> None:
     """Write one file of the document."""
+    content = base64.b64decode(file["content"])
     durable_files.replace(Path(file["path"]), content, file["mode"], file["owner"])
     if file["path"] == compiled.INSTALLED:
         # Without it the program is slower, and as good.

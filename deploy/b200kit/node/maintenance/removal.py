@@ -148,7 +148,8 @@ def units(kept: Kept) -> None:
     """Stop and disable the units."""
     names = plan(kept).units
     # What starts others goes before these.
-    starters, rest = [], []
+    starters: list[str] = []
+    rest: list[str] = []
     for unit in names:
         if "@." not in unit:
             (starters if unit.endswith((".timer", ".path", ".socket")) else rest).append(unit)

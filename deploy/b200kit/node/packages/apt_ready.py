@@ -102,7 +102,9 @@ def mend_dependencies(ours: Collection[str]) -> None:
 
 def look_at_room(packages: list[str]) -> None:
     """NotReady when apt would need more room than there is, before it unpacks anything."""
-    output = call(["apt-get", "install", "--assume-no", *INSTALL, *packages]).stdout
+    # --assume-no alone installs what needs no question: packages that bring no others.
+    words = ["apt-get", "install", "--assume-no", "--download-only", *INSTALL, *packages]
+    output = call(words).stdout
     download, installed = apt_output.sizes(output.splitlines())
     for need, path in needs(download, installed):
         free = room(path)[1]

@@ -41,14 +41,19 @@ def lift(node: Node, who: str) -> str:
 def close(node: Node) -> str:
     """End a trial and stop all that serves, the gate too: what starts a replica is judged again."""
     _run(node, "shut")
-    units = [*serving_units.units(node), gate.UNIT]
     try:
-        node.connected().run(_STOP.format(units=shlex.join(units)), timeout=_stop_s(node))
+        stop(node)
     except RemoteError as error:
         raise ActionFailed(f"what serves cannot be stopped: {error}") from None
     finally:
         node.state = None
     return "nothing serves"
+
+
+def stop(node: Node) -> None:
+    """Stop what serves of all that may, the gateway first, and the gate. Raises RemoteError."""
+    units = [*serving_units.units(node), gate.UNIT]
+    node.connected().run(_STOP.format(units=shlex.join(units)), timeout=_stop_s(node))
 
 
 def _stop_s(node: Node) -> int:

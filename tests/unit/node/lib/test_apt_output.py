@@ -143,7 +143,8 @@ def test_sizes_are_bytes() -> None:
 
 def test_simulation_tells_what_would_be_done() -> None:
     said = ["Remv libfoo:amd64 [1-1]", "Inst bar (2 lab [amd64])", "Conf bar (2 lab [amd64])", "x"]
-    assert apt_output.steps(said) == {"Inst": ["bar"], "Conf": ["bar"], "Remv": ["libfoo"]}
+    found = {"Inst": ["bar"], "Conf": ["bar"], "Remv": ["libfoo"], "Purg": []}
+    assert apt_output.steps(said) == found
 
 
 def test_line_of_our_own_goes_before_all_that_apt_says() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.lib import durable_files, put_files
+from b200kit.node.lib import durable_files, installed, put_files
 from tests.subtests import in_subtests
 
 MODES = [0o644, 0o755, 0o600]
@@ -46,6 +46,12 @@ def test_request_that_cannot_be_read_is_a_wrong_way_of_calling(
         sent(monkeypatch, text)
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.fixture(autouse=True)
+def unnoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is the node's (tests/unit/node/maintenance/test_removal.py)."""
+    monkeypatch.setattr(installed, "note_files", lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
