@@ -39,8 +39,12 @@ chmod 755 /root/watch; touch /root/seen; systemctl enable -q --now watch-words.s
 """
 #: What is on a node after it was deployed to and b200kit removed, and was not before: why.
 STAYS = {
-    r"^. (package|hold|unit|content|path) .*(nvidia|cuda|nvlsm|libnv|datacenter-gpu)": "the driver "
-    "and its tools, which stay",
+    r"^. (package|hold|unit|content|path) .*(nvidia|cuda|nvlsm|libnv|datacenter-gpu|dkms)": (
+        "the driver and its tools, which stay"
+    ),
+    r"^. (package|content) .*(infiniband|libib)": "what the driver's fabric manager needs",
+    r"^. path /usr/lib/(modules|modprobe\.d)|^- path /opt$": "a package of the driver owns it now",
+    r"^. content .*/etc/ld\.so\.cache$": "the linker's, of the libraries that are there",
     r"^. (path|content) .*/(var/lib/(dpkg|apt|systemd|dbus|ucf)|var/(cache|log|tmp)|etc/ssl)/": (
         "the distribution's own books"
     ),
