@@ -22,7 +22,7 @@ from tests.unit.specs import VENDOR_KEY, data
 
 CANARIES = {"B200_FAKE_KEY": "canary-api-key-5f1c", "B200_FAKE_TOKEN": "canary-hf-token-77ab"}
 _OPERATION = re.compile(r"Starting operation: (.+?) *$", re.MULTILINE)
-_REPORT = re.compile(r"(\S*reports/\S+)/report\.html")
+_REPORT = re.compile(r'([^\s"]*reports/\S+)/report\.html')
 
 
 @dataclass(frozen=True)
