@@ -67,7 +67,9 @@ def asked(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare
     """A bare node whose user has a password."""
     folder = tmp_path_factory.mktemp("mending")
     boot("image-sudo-password")
-    on(NODE, f"echo {USER}:{PASSWORD} | chpasswd; printf {PASSWORD} >/root/word;{_WATCH}")
+    on(NODE, f"echo {USER}:{PASSWORD} | chpasswd; printf {PASSWORD} >/root/word")
+    # Another shell: the words of the first one have it.
+    on(NODE, _WATCH)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
