@@ -123,7 +123,7 @@ def each_once(verdict: Verdict) -> list[Similar]:
 
 
 def groups_of(verdict: Verdict) -> list[list[Similar]]:
-    """What did not pass; findings with one action and remedy for one part are a group."""
+    """What did not pass; findings of one part with one thing to do about them are a group."""
     return list(grouped(_similar(verdict, _reason), _request).values())
 
 
@@ -142,9 +142,8 @@ def _reason(finding: Finding) -> Hashable:
 def _request(similar: Similar) -> Hashable:
     finding = similar.finding
     parts = tuple(other.part for other in similar.others)
-    waiver = similar.advice if finding.waiver else ""
     what = finding.part or finding.summary
-    return (finding.status, finding.action, finding.remedy, what, waiver, parts)
+    return (finding.status, finding.action, similar.advice, what, parts)
 
 
 def gate_line(host: object) -> str:
