@@ -163,6 +163,15 @@ def test_conversations_about_texts_are_measured_from_the_one_file(
     assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
 
 
+MERGE = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from b200kit.node.lib import merge_json, user_file
+user_file.BACKUPS = pathlib.Path(sys.argv[2])
+raise SystemExit(merge_json.main([]))
+"""
+
+
 def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> None:
     target = tmp_path / "etc/daemon.json"
     content = base64.b64encode(b'{"kept": 1}').decode()
@@ -171,6 +180,9 @@ def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> 
     assert answer(run(python, "-I", program, "put", said=document)) == 1
     assert (target.stat().st_mode & 0o777, target.read_bytes()) == (0o640, b'{"kept": 1}')
     merge = json.dumps({"path": str(target), "set": {"features": {"cdi": True}}})
-    merged = answer(run(python, "-I", program, "merge-json", said=merge))
+    # What it keeps of the first version stays out of this machine's /var/lib.
+    kept = tmp_path / "backup"
+    merged = answer(run(python, "-I", "-c", MERGE, program, kept, said=merge))
     assert merged == {"changed": ["features.cdi"]}
     assert json.loads(target.read_text()) == {"kept": 1, "features": {"cdi": True}}
+    assert [json.loads(file.read_text()) for file in kept.iterdir()] == [{"kept": 1}]
