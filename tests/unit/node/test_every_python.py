@@ -163,13 +163,16 @@ def test_conversations_about_texts_are_measured_from_the_one_file(
     assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
 
 
-MERGE = """
-import pathlib, sys
+ELSEWHERE = """
+import importlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from b200kit.node.lib import merge_json, user_file
-user_file.BACKUPS = pathlib.Path(sys.argv[2])
-raise SystemExit(merge_json.main([]))
+from b200kit.node.lib import installed, user_file
+user_file.BACKUPS = pathlib.Path(sys.argv[2], "backup")
+installed.LIST = pathlib.Path(sys.argv[2], "installed.json")
+installed.ORIGINALS = pathlib.Path(sys.argv[2], "originals")
+raise SystemExit(importlib.import_module("b200kit.node.lib." + sys.argv[3]).main([]))
 """
+# What a node keeps of its files stays out of this machine's /var/lib.
 
 
 def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> None:
@@ -177,12 +180,15 @@ def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> 
     content = base64.b64encode(b'{"kept": 1}').decode()
     whole = {"path": str(target), "content": content, "mode": 0o640, "owner": "root:root"}
     document = json.dumps({"files": [whole]})
-    assert answer(run(python, "-I", program, "put", said=document)) == 1
+    state = tmp_path / "state"
+    state.mkdir()
+    there = (python, "-I", "-c", ELSEWHERE, program, state)
+    assert answer(run(*there, "put_files", said=document)) == 1
     assert (target.stat().st_mode & 0o777, target.read_bytes()) == (0o640, b'{"kept": 1}')
     merge = json.dumps({"path": str(target), "set": {"features": {"cdi": True}}})
-    # What it keeps of the first version stays out of this machine's /var/lib.
-    kept = tmp_path / "backup"
-    merged = answer(run(python, "-I", "-c", MERGE, program, kept, said=merge))
+    merged = answer(run(*there, "merge_json", said=merge))
     assert merged == {"changed": ["features.cdi"]}
     assert json.loads(target.read_text()) == {"kept": 1, "features": {"cdi": True}}
-    assert [json.loads(file.read_text()) for file in kept.iterdir()] == [{"kept": 1}]
+    kept = [json.loads(file.read_text()) for file in (state / "backup").iterdir()]
+    assert kept == [{"kept": 1}]
+    assert str(target) in json.loads((state / "installed.json").read_text())["files"]
