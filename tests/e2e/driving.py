@@ -65,10 +65,10 @@ def command(entry: str, *arguments: str, inventory: str = "inventories/lab.py") 
     return [str(PYINFRA), inventory, f"deploy/{entry}", "-y", *arguments]
 
 
-def plan(entry: str = "b200.py", *arguments: str) -> Outcome:
+def plan(entry: str = "b200.py", *arguments: str, **environment: str) -> Outcome:
     """What a person sees who asks what would change; with -y pyinfra would look at nothing."""
     asked = [word for word in command(entry, "--dry", *arguments) if word != "-y"]
-    return _run(asked, {})
+    return _run(asked, environment)
 
 
 def deploy(
@@ -81,11 +81,11 @@ def deploy(
     return _run(command(entry, *arguments, inventory=inventory), environment)
 
 
-def front(*words: str, stdin: str = "") -> Outcome:
+def front(*words: str, stdin: str = "", **environment: str) -> Outcome:
     """Run `b200` over the lab's inventory, with what a person types into it."""
     command, *others = words
     program = [sys.executable, "-m", "b200kit.cli", command, "-i", "inventories/lab.py"]
-    return _run([*program, *others], {}, stdin)
+    return _run([*program, *others], environment, stdin)
 
 
 def _run(asked: list[str], environment: dict[str, str], stdin: str = "") -> Outcome:
