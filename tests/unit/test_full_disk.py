@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from b200kit.run import chain, jsonl
 from b200kit.run.node import StageFailed
 from tests.messages import assert_message
 from tests.subtests import in_subtests
-from tests.unit import full_disk, states
+from tests.unit import full_disk, own_state, states
 
 ROOT = Path(__file__).resolve().parents[2]
 BIG = 8192
@@ -51,14 +51,11 @@ def put(path: Path, content: bytes) -> subprocess.CompletedProcess[str]:
     """The node program's own way of writing a file of a stage."""
     entry = {"path": str(path), "content": base64.b64encode(content).decode(), "mode": 0o644}
     document = {"files": [{**entry, "owner": "root:root"}]}
-    return subprocess.run(
-        [sys.executable, "-m", "b200kit.node", "put"],
-        input=json.dumps(document),
-        env=os.environ | {"PYTHONPATH": str(ROOT / "deploy")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with TemporaryDirectory() as state:
+        return subprocess.run(
+            [sys.executable, "-c", own_state.PROGRAM, ROOT / "deploy", state, "put_files"],
+            input=json.dumps(document), capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
 
 def replaced(path: Path, text: str) -> None:

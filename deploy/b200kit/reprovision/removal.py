@@ -7,7 +7,6 @@ asks for by now. Driver, container toolkit and models stay unless `remove` names
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +15,11 @@ from b200kit.converge.stage import Change, Stage, nominal_layout, nothing
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.maintenance.removal import Kept, RemovalPlan
-from b200kit.reprovision import circuit_breaker, traffic
+from b200kit.reprovision import circuit_breaker, drain, traffic
 from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.owner import is_set_aside, serves
-from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.stages import containers, serving_units, storage
@@ -28,7 +27,6 @@ from b200kit.stages.support.driver_set import stack
 
 _WHY = "b200kit is being removed"
 _LIMIT_S = 1900
-_POLL_S = 1.0
 
 
 def plan(node: Node) -> list[Change]:
@@ -101,9 +99,10 @@ def _stop(node: Node, drained: bool) -> None:
     if drained:
         SAFETY.enter(node, True)
         try:
-            for each in traffic.adapters(node):
-                each.take_out(node, _WHY)
-            _drain(node)
+            senders, say = traffic.adapters(node), partial(node.say, "remove")
+            for sender in senders:
+                sender.take_out(node, _WHY)
+            say(drain.drain(node, senders, say))
         except traffic.ActionFailed as error:
             SAFETY.leave(node.name, True)
             raise StageFailed(str(error)) from None
@@ -113,24 +112,6 @@ def _stop(node: Node, drained: bool) -> None:
     # Whatever was read of them: a unit that was never started cannot be stopped by its name.
     quarantine.stop(node)
     SAFETY.leave(node.name, False)
-
-
-def _drain(node: Node) -> None:
-    limit_s, began = node.spec.reprovision.repair_drain_s, time.monotonic()
-    while True:
-        counts = {each.name: each.drained(node) for each in traffic.adapters(node)}
-        left = [f"{name}: {count} open" for name, count in counts.items() if count != 0]
-        if not left:
-            return
-        if time.monotonic() - began >= limit_s:
-            if node.spec.reprovision.drain_timeout == "cut":
-                traffic.cut(node)
-                return
-            raise StageFailed(
-                f"not drained within {duration(limit_s)} ({', '.join(left)}): it takes no new "
-                "work, and nothing was removed; run again to continue waiting"
-            )
-        time.sleep(_POLL_S)
 
 
 def _remove(node: Node, part: str, kept: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.reprovision import bring_up, escalation, former, node_copy, provision, traffic
+from b200kit.reprovision import bring_up, drain, escalation, former, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
@@ -25,10 +25,9 @@ from b200kit.reprovision.ledger_line import DoneLine, IntentLine
 from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit, StepHandler
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
-_POLL_S = 1.0
 _LOOK_EVERY_S = 10.0
 Perform = Callable[[Node, Transaction, IntentLine, Say], DoneLine]
 
@@ -110,44 +109,14 @@ def _quarantine(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> Do
 
 
 def _drain(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:
-    """Wait for open streams; None of an adapter means unknown, which is not taken for none."""
+    """Wait for open streams."""
     del intent
-    limit = node.spec.reprovision.repair_drain_s
-    adapters = _senders(node, tx)
-    started, reported = time.monotonic(), ""
-    while True:
-        counts = [(adapter.name, adapter.drained(node)) for adapter in adapters]
-        left = [f"{name}: {_streams(count)}" for name, count in counts if count != 0]
-        if not left:
-            took = duration(time.monotonic() - started)
-            return DoneLine(result=f"nothing is open after {took}")
-        blind = bool(node.unreachable) and not any(count for _, count in counts)
-        if blind or time.monotonic() - started >= limit:
-            return _undrained(node, "; ".join(left), limit)
-        if reported != (reported := "; ".join(left)):
-            say(f"waiting: {reported}")
-        time.sleep(_POLL_S)
-
-
-def _undrained(node: Node, left: str, limit: int) -> DoneLine:
-    if node.unreachable:
-        return DoneLine(result=f"cannot be drained, as it does not answer ({left})")
-    if node.spec.reprovision.drain_timeout == "cut":
-        results = [f"cut off after {duration(limit)} ({left})", *traffic.cut(node)]
-        return DoneLine(result="; ".join(results))
-    raise StageFailed(
-        f"not drained within {duration(limit)} ({left}): it takes no new work and nothing was "
-        'done to it; run again to continue waiting, or set reprovision.drain_timeout = "cut"'
-    )
+    return DoneLine(result=drain.drain(node, _senders(node, tx), say))
 
 
 def _senders(node: Node, tx: Transaction) -> list[traffic.Traffic]:
     """Who has to stop sending it work; nobody where it keeps its work."""
     return [] if tx.in_place else traffic.adapters(node)
-
-
-def _streams(count: int | None) -> str:
-    return "open streams are unknown" if count is None else f"{count} open"
 
 
 def _evidence(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLine:

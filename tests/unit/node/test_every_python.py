@@ -22,7 +22,7 @@ import pytest
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
 from b200kit.run import zipapp
-from tests.unit import states
+from tests.unit import own_state, states
 from tests.unit.lab.shim_kit import facts
 from tests.unit.node.client.server_thread import running
 from tests.unit.node.conftest import Nvml
@@ -163,18 +163,6 @@ def test_conversations_about_texts_are_measured_from_the_one_file(
     assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
 
 
-ELSEWHERE = """
-import importlib, pathlib, sys
-sys.path.insert(0, sys.argv[1])
-from b200kit.node.lib import installed, user_file
-user_file.BACKUPS = pathlib.Path(sys.argv[2], "backup")
-installed.LIST = pathlib.Path(sys.argv[2], "installed.json")
-installed.ORIGINALS = pathlib.Path(sys.argv[2], "originals")
-raise SystemExit(importlib.import_module("b200kit.node.lib." + sys.argv[3]).main([]))
-"""
-# What a node keeps of its files stays out of this machine's /var/lib.
-
-
 def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> None:
     target = tmp_path / "etc/daemon.json"
     content = base64.b64encode(b'{"kept": 1}').decode()
@@ -182,7 +170,7 @@ def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> 
     document = json.dumps({"files": [whole]})
     state = tmp_path / "state"
     state.mkdir()
-    there = (python, "-I", "-c", ELSEWHERE, program, state)
+    there = (python, "-I", "-c", own_state.PROGRAM, program, state)
     assert answer(run(*there, "put_files", said=document)) == 1
     assert (target.stat().st_mode & 0o777, target.read_bytes()) == (0o640, b'{"kept": 1}')
     merge = json.dumps({"path": str(target), "set": {"features": {"cdi": True}}})

@@ -96,7 +96,7 @@ class Fake:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose drain ends at once."""
     found, _ = nodes.bare(tmp_path, reprovision={"repair_drain_s": 0})
-    monkeypatch.setattr(steps, "_POLL_S", 0)
+    monkeypatch.setattr("b200kit.reprovision.drain._POLL_S", 0)
     return found
 
 

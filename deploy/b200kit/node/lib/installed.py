@@ -96,7 +96,9 @@ def _with(known: Installed, path: str, file: Mapping[str, Any]) -> Installed:
 
 def _keep(path: Path) -> None:
     kept = ORIGINALS / path.relative_to("/")
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A copy is readable as its folder lets it be until it has the mode of the original.
+    ORIGINALS.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     copy(path, kept)
 
 

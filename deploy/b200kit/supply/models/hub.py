@@ -57,11 +57,12 @@ def is_gated(word: str) -> bool:
     Anybody may ask that. False where it does not answer: whoever fetches is told then.
     """
     repository, _, commit = word.partition("@")
+    api = _library().HfApi()
     try:
-        info = (
-            _library().HfApi().model_info(repository, revision=commit or None, timeout=_TIMEOUT_S)
-        )
+        info = api.model_info(repository, revision=commit or None, timeout=_TIMEOUT_S)
     except Exception:
+        # Of whichever HTTP library it has. Nothing is decided by this but a hint: a gated model is
+        # refused by name when its files are asked for.
         return False
     return bool(info.gated)
 
