@@ -29,6 +29,7 @@ CATALOGUE = Catalogue(
     models={"tiny-llama": Model("tiny-llama", "made on the spot")},
     settings=load.load().settings,
     engines=load.load().engines,
+    systems=load.load().systems,
 )
 
 

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from b200kit.catalog import engines, hardware, settings, shipped
-from b200kit.catalog.types import Catalogue, Model, Preset
+from b200kit.catalog import engines, hardware, settings, shipped, systems
+from b200kit.catalog.types import Catalogue, Model
 from b200kit.node.lib.documents import LARGE, Malformed, Object, decode
 from b200kit.sizing import model_config, quantisation
 from b200kit.sizing.dimensions import Dimensions, ModelError
 
-_PRESETS = Path(__file__).resolve().parent / "repositories"
 _MODELS = Path(__file__).resolve().parent / "models"
 _CONFIG = "config.json"
 
 
 @cache
 def load() -> Catalogue:
-    """Every known hardware and model."""
+    """All of it."""
     return Catalogue(
         hardware=hardware.machines(),
         models=_models(),
         settings=settings.load(),
         engines=engines.load(),
-        repositories=_repositories(),
+        systems=systems.load(),
         contexts=engines.contexts(),
     )
-
-
-def _repositories() -> dict[str, tuple[Preset, ...]]:
-    """Presets by the name of the system; what says where a figure is from is not read."""
-    names = [field.name for field in fields(Preset)]
-    documents = {p.stem: shipped.read(p) for p in sorted(_PRESETS.glob("*.yaml"))}
-    return {
-        system: tuple(
-            Preset(**{name: each[name] for name in names if name in each})
-            for each in document["repositories"]
-        )
-        for system, document in documents.items()
-    }
 
 
 def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:

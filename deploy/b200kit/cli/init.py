@@ -198,7 +198,7 @@ def _bring(nodes: Sequence[SeenNode], of: str, name: str, inventories: Path) -> 
     """Fetch keys and manifest; what cannot be fetched is named, and listed under "Next"."""
     known = load.load()
     for system in sorted({node.system for node in nodes}):
-        for preset in known.repositories[system]:
+        for preset in known.systems[system].repositories:
             try:
                 if bring(preset, inventories / "keys"):
                     console.out(f"{inventories / 'keys' / preset.name}.asc: {preset.fingerprint}")
@@ -316,7 +316,9 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest, of: str) 
     steps = [
         f"b200 keys {system} --to {keys}"
         for system in sorted({node.system for node in nodes})
-        if not all((keys / f"{preset.name}.asc").exists() for preset in known.repositories[system])
+        if not all(
+            (keys / f"{preset.name}.asc").exists() for preset in known.systems[system].repositories
+        )
     ]
     if asked.gated:
         token = inventories / plan.HF_TOKEN

@@ -88,6 +88,10 @@ def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield Problem("hardware", f'unknown "{spec.hardware}"; known: {_names(catalogue.hardware)}')
     if spec.model not in catalogue.models:
         yield Problem("model", f'unknown "{spec.model}"{_which(spec.model, catalogue)}')
+    if spec.system is not None and spec.system not in catalogue.systems:
+        yield Problem("system", f'unknown "{spec.system}"; known: {_names(catalogue.systems)}')
+    elif spec.system and (why := catalogue.systems[spec.system].refused):
+        yield Problem("system", f"{spec.system}: {why}")
 
 
 def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from b200kit.catalog.types import Catalogue, Preset
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.source import INTERNET, SYSTEMS, Mirror
+from b200kit.inventory.keys.source import INTERNET, Mirror
 from b200kit.inventory.spec import NodeSpec
 
 MIRROR = "mirror"
@@ -36,9 +36,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _by_hand(spec)
         return
     if spec.system is None:
-        yield Problem("system", f"is required with source: one of {', '.join(SYSTEMS)}")
-    elif spec.source == INTERNET and spec.repositories is None and not _presets(spec, catalogue):
-        yield Problem("repositories", f"none are known for {spec.system}: give them")
+        yield Problem("system", f"is required with source: one of {', '.join(catalogue.systems)}")
     if spec.model_store:
         yield Problem("model_store", _TOGETHER)
     if spec.engine.wheelhouse:
@@ -75,7 +73,8 @@ def manifest_file(model: str, revision: str) -> str:
 
 
 def _presets(spec: NodeSpec, catalogue: Catalogue) -> tuple[Repository, ...]:
-    presets = catalogue.repositories.get(spec.system or "", ())
+    system = catalogue.systems.get(spec.system or "")
+    presets = system.repositories if system else ()
     return tuple(preset_repository(preset, catalogue.site) for preset in presets)
 
 

@@ -31,7 +31,7 @@ from b200kit.inventory.keys.parts import (
 from b200kit.inventory.keys.proof import Proof
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.rollout import RolloutKeys
-from b200kit.inventory.keys.source import Source, SystemName
+from b200kit.inventory.keys.source import Source
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.types import (
     UNRESOLVED,
@@ -66,8 +66,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
         str, matching(r"[0-9]+(\.[0-9]+)*", 'an exact driver version such as "580.126.20"')
     ]
     """exact driver version; fabric manager, NSCQ and NVSDM follow it"""
-    system: SystemName | None = None
-    """operating system the node must run; required with a source"""
+    system: Text | None = None
+    """operating system the node must run, see b200kit/catalog/systems/; required with a source"""
     source: Source | None = None
     """where everything comes from: "internet" (the vendors' repositories, pip's own index, the
     Hub), or a mirror of the site; None: repositories, engine.wheelhouse and model_store say it"""

@@ -13,6 +13,8 @@ from typing import Any
 
 from pyinfra.api.host import Host
 
+from b200kit.catalog import systems
+from b200kit.catalog.types import System
 from b200kit.converge.stage import nominal_layout
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import INTERNET, Mirror
@@ -24,7 +26,6 @@ from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
-from b200kit.stages.support.operating_systems import System
 from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs, Transaction
 from b200kit.supply.models import hub_model
 
@@ -138,7 +139,7 @@ def _model(member: _Member) -> Checkpoint:
 
 def _transaction(member: _Member, kernels: Sequence[str]) -> Transaction:
     spec = member.spec
-    system = next(each for each in operating_systems.SUPPORTED if each.key == spec.system)
+    system = systems.load()[spec.system or ""]
     node = Node(member.name, spec, state=_bare(system))
     layout = nominal_layout(node)
     stages = [stage.desired(node, layout) for stage in pipeline.stages()]
@@ -170,9 +171,8 @@ def _perhaps(spec: NodeSpec) -> Iterator[str]:
 
 def _headers(system: System, kernels: Sequence[str]) -> Iterator[str]:
     """Packages with headers: of each kernel and its flavour, and of the distribution's own."""
-    usual = "amd64" if system.id == "debian" else "generic"
-    yield from operating_systems.headers(system, f"{system.first_kernel}.0-0-{usual}")[1:]
+    own = system.kernels
+    yield from operating_systems.headers(system, f"{own.first}.0-0-{own.usual}")[1:]
     for kernel in kernels:
         yield from operating_systems.headers(system, kernel)
-        if system.has_extra_modules:
-            yield f"linux-modules-extra-{kernel}"
+        yield from operating_systems.extra_modules(system, kernel)

@@ -59,8 +59,9 @@ def _remedy(spec: NodeSpec, key: str, path: str) -> str:
         return shipped.missing(spec.engine)
     if key == "source.key":
         return f"{path} is not there: b200 mirror key --to {Path(path).parent}"
-    preset = {each.name for each in load.load().repositories.get(spec.system or "", ())}
-    if key.startswith("repositories.") and Path(path).stem in preset:
+    system = load.load().systems.get(spec.system or "")
+    presets = {each.name for each in system.repositories} if system else set()
+    if key.startswith("repositories.") and Path(path).stem in presets:
         return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"
     return ""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from b200kit.node.checks.findings import passed, within
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import note, refused
+from b200kit.stages.support import operating_systems
 
 
 def headers(expect: Expectation, state: StateView) -> Iterator[Finding]:
@@ -43,8 +44,9 @@ def secure_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("Secure Boot is on, and the key that DKMS signs with is enrolled")
     else:
         summary = "Secure Boot is on and does not know the key that DKMS signs with"
-        ubuntu = state.known(str, "host", "os", "id") == "ubuntu"
-        key = "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
+        document = state.value if isinstance(state.value, Mapping) else {}
+        system = operating_systems.system_of(document)
+        key = system.driver.signed_by if system else "CERTIFICATE"
         remedy = (
             f"install dkms and mokutil, enroll its key (mokutil --import {key}, confirmed at the "
             "console), or switch Secure Boot off"

@@ -10,6 +10,7 @@ from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import refused
+from b200kit.stages.support import operating_systems
 
 _OWN = "/etc/apt/sources.list.d/b200kit-"
 _CONFLICT = re.compile(r"Conflicting values set for option Signed-By regarding source (\S+)")
@@ -19,7 +20,6 @@ _KEY = re.compile(r"NO_PUBKEY|is not signed|not verif|EXPKEYSIG|REVKEYSIG|BADSIG
 _WEAK = re.compile(r"is not considered secure")
 _DATE = re.compile(r"is not valid yet|is expired")
 _CHANGED = re.compile(r"changed its '|does not have a Release file|404")
-_DEBIAN_PARTS = ("contrib", "non-free-firmware")
 
 
 def repositories(expect: Expectation, state: StateView) -> Iterator[Finding]:
@@ -93,12 +93,15 @@ def installation(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def _mend(state: StateView, line: str) -> str:
-    """What to do; Debian has what the driver depends on in a component that may be off."""
+    """What to do; what the driver depends on may be in a component of the system that is off."""
     components = state.known(list, "apt", "components") or []
-    lacking = [part for part in _DEBIAN_PARTS if part not in components]
-    debian = state.known(str, "host", "os", "id") == "debian"
-    if debian and lacking and re.search("not installable|no installation candidate", line):
-        return f"add {' and '.join(lacking)} to the components of Debian's sources in /etc/apt"
+    system = operating_systems.system_of(state.value if isinstance(state.value, dict) else {})
+    lacking = (
+        [part for part in system.archive.components if part not in components] if system else []
+    )
+    if system and lacking and re.search("not installable|no installation candidate", line):
+        what = f"{' and '.join(lacking)} to the components of {system.archive.origin}'s sources"
+        return f"add {what} in /etc/apt"
     return "add the repository that has it, or remove the package that conflicts"
 
 

@@ -30,8 +30,8 @@ def written(
     hosts: str,
 ) -> dict[str, str]:
     """Path to text; *hosts* is the known_hosts file as it is, whose other hosts stay."""
-    shared = plan.common(nodes, choices)
-    rows = [(node, plan.own(node, shared, choices)) for node in nodes]
+    shared = plan.common(nodes)
+    rows = [(node, plan.own(node, shared)) for node in nodes]
     data = {**shared, **plan.served(asked, model, choices)}
     ways = {(node.login.user, node.login.key, node.login.jump) for node in nodes}
     if len(ways) > 1:

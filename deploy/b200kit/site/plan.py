@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit import engines
-from b200kit.catalog import load
+from b200kit.catalog import load, systems
 from b200kit.catalog.types import Model
 from b200kit.engines import kv_cache
 from b200kit.inventory import precision
@@ -75,20 +75,23 @@ def name_of(typed: str) -> str:
     return parsed(typed).host
 
 
-def common(nodes: Sequence[SeenNode], choices: Mapping[str, Any]) -> dict[str, Value]:
+def common(nodes: Sequence[SeenNode]) -> dict[str, Value]:
     """Values that all nodes have alike, in the order of the inventory."""
     found: dict[str, Value] = {}
     for key in ("system", "hardware"):
         if len({getattr(node, key) for node in nodes}) == 1:
             found[key] = Value(getattr(nodes[0], key), f"observed on {_names(nodes)}")
     if "system" in found:
-        found["driver"] = _chosen(choices["drivers"][nodes[0].system])
+        found["driver"] = _driver(nodes[0].system)
     return found
 
 
-def own(
-    node: SeenNode, shared: Mapping[str, Value], choices: Mapping[str, Any]
-) -> dict[str, Value]:
+def _driver(system: str) -> Value:
+    known = systems.load()[system].driver
+    return Value(known.value, known.why)
+
+
+def own(node: SeenNode, shared: Mapping[str, Value]) -> dict[str, Value]:
     """Values that one node has of its own."""
     login, why = node.login, f"as ssh resolves {node.typed}"
     found = {"ssh_hostname": Value(login.host, why)}
@@ -98,7 +101,7 @@ def own(
         if key not in shared:
             found[key] = Value(getattr(node, key), "observed; nodes differ")
     if "driver" not in shared:
-        found["driver"] = _chosen(choices["drivers"][node.system])
+        found["driver"] = _driver(node.system)
     return found
 
 

@@ -129,12 +129,15 @@ def first(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
 def play_the_vendor(home: Path, there: Outside, mirror: dict[str, Any]) -> None:
     """Have the catalogue that was installed name the lab's vendor."""
     shutil.copy(mirror["apt_key"], there.home / "www/vendor.pub")
-    [presets] = home.glob("b200/lib/*/site-packages/b200kit/catalog/repositories")
+    [systems] = home.glob("b200/lib/*/site-packages/b200kit/catalog/systems")
     vendor = {
         "name": "cuda", "url": f"{there.url}/apt/vendor/", "key_url": f"{there.url}/vendor.pub",
         "fingerprint": mirror["apt_fingerprint"],
+        "source": "the lab", "date": "", "kind": "measured",
     }  # fmt: skip
-    (presets / "debian12.yaml").write_text(yaml.safe_dump({"repositories": [vendor]}))
+    file = systems / "debian12.yaml"
+    system = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump({**system, "repositories": [vendor]}))
 
 
 def edit(data: Path) -> None:

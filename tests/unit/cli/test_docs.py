@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from b200kit import catalog, cli
+from b200kit.catalog import systems
 from b200kit.cli import reference_pages
 from b200kit.cli.pages.attacks_page import attacks
 from b200kit.cli.pages.systems_page import document
@@ -28,7 +29,6 @@ from b200kit.node.fabric.states import STATES
 from b200kit.node.state.verdict import Action
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
-from b200kit.stages.support.operating_systems import SUPPORTED
 from tests import screenshots
 from tests.subtests import in_subtests
 
@@ -243,11 +243,11 @@ def test_every_test_that_shows_something_is_there(named: str) -> None:
 
 def test_every_supported_system_says_what_was_run_on_it() -> None:
     known = document()
-    names = [system["name"] for system in known["systems"]]
-    assert sorted(names) == sorted(system.name for system in SUPPORTED)
+    names = [each["system"] for each in known["systems"]]
+    assert sorted(names) == sorted(system.key for system in systems.supported())
 
 
-@in_subtests("system", lambda: document()["systems"], ids=lambda system: system["name"])
+@in_subtests("system", lambda: document()["systems"], ids=lambda system: system["system"])
 def test_part_of_a_road_has_a_test_a_source_if_nothing_was_run_or_a_reason(
     system: dict[str, Any],
 ) -> None:

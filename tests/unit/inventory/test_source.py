@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from b200kit.catalog import load
+from b200kit.catalog import systems
 from b200kit.catalog.types import Preset
 from b200kit.inventory import source
-from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, VENDOR_FINGERPRINT, data
 
 PRESET = Preset("vendor", "https://vendor.example/d12/", "https://vendor.example/key", "A" * 40)
-KNOWN = replace(CATALOGUE, repositories={"debian12": (PRESET,)}, site="site")
+DEBIAN_12 = replace(systems.load()["debian12"], repositories=(PRESET,))
+KNOWN = replace(CATALOGUE, systems={**systems.load(), "debian12": DEBIAN_12}, site="site")
 MIRROR = {
     "mirror": "https://mirror.example.internal/b200/",
     "key": "keys/mirror.asc",
@@ -78,27 +76,8 @@ def test_what_a_mirror_is_made_of_are_the_repositories_of_a_node_without_it() ->
         assert origin.repositories == spec_of(source="internet", **given).repositories
 
 
-PRESETS = """\
-repositories:
-- name: vendor
-  url: https://vendor.example/d12/
-  key_url: https://vendor.example/key
-  fingerprint: AAAA
-  known: {fingerprint: {kind: quoted, date: "2026-11-24", source: made up}}
-"""
-
-
-def test_presets_are_read_by_system_without_what_says_where_they_are_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "debian12.yaml").write_text(PRESETS.replace("AAAA", "A" * 40))
-    monkeypatch.setattr(load, "_PRESETS", tmp_path)
-    assert load.load.__wrapped__().repositories == {"debian12": (PRESET,)}
-
-
 REFUSED: dict[str, dict[str, Any]] = {
     "no system": {"source": MIRROR, "system": None},
-    "no presets": {"source": "internet", "system": "debian13"},
     "a store beside a mirror": {"source": MIRROR, "model_store": "https://models.example"},
     "a store beside the internet": {"source": "internet", "model_store": "https://models.example"},
     "a wheelhouse beside a mirror": {
@@ -116,6 +95,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a mirror that is no URL": {"source": {**MIRROR, "mirror": "file:///srv/mirror"}},
     "a fingerprint cut short": {"source": {**MIRROR, "fingerprint": "ABCD"}},
     "another system": {"source": "internet", "system": "debian11"},
+    "a system that nobody ran": {"source": "internet", "system": "ubuntu2604"},
     "a token in plain text": {
         "source": {**MIRROR, "mirror": "http://10.0.0.9"},
         "hf_token": {"env": "TOKEN"},
@@ -139,7 +119,3 @@ def test_engine_from_an_image_needs_no_wheels(given: object) -> None:
     }
     spec = spec_of(source=given, engine=image, container_runtimes=["podman"])
     assert spec.engine.wheelhouse == ""
-
-
-def test_systems_are_those_that_are_supported() -> None:
-    assert {system.key for system in SUPPORTED} == {*SYSTEMS}

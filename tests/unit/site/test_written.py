@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import load
-from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.operations import mirror_needs
 from b200kit.run import known_hosts
 from b200kit.run.login import Login
@@ -75,7 +74,6 @@ def test_known_hosts_keeps_others_and_has_only_the_trusted_keys() -> None:
 
 
 def test_every_choice_there_is_passes_the_rules(tmp_path: Path) -> None:
-    assert CHOICES["drivers"].keys() == set(SYSTEMS)
     assert CHOICES["smoke"].keys() == set(GOALS)
     for goal in GOALS:
         values = data(text([node("n01")], SiteRequest(ASKED.model, goal, "internet")), tmp_path)

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
-from b200kit.catalog import load
+from b200kit.catalog import load, systems
 from b200kit.catalog.types import Preset
 from b200kit.inventory import openpgp
-from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.inventory.parse import parse
 from b200kit.inventory.source import preset_repository
 from b200kit.inventory.spec import NodeSpec
@@ -105,7 +104,8 @@ def test_command_brings_what_it_can_and_names_the_rest(
 ) -> None:
     there = preset(f"{site}/key")
     lost = replace(there, name="lost", key_url=f"{site}/gone")
-    known = replace(load.load(), repositories={"debian12": (lost, there)})
+    own = replace(systems.load()["debian12"], repositories=(lost, there))
+    known = replace(load.load(), systems={"debian12": own})
     monkeypatch.setattr(load, "load", lambda: known)
     assert cli.main(["keys", "debian12", "--to", str(tmp_path / "keys")]) == 1
     assert_message(capsys.readouterr().err.replace(site, "SITE"))
@@ -114,7 +114,7 @@ def test_command_brings_what_it_can_and_names_the_rest(
 
 
 def test_missing_key_of_a_preset_is_named_with_its_command(tmp_path: Path) -> None:
-    known = load.load().repositories["debian12"]
+    known = systems.load()["debian12"].repositories
     named = [preset_repository(each, str(tmp_path)).model_dump() for each in known]
     spec = parse(data(system="debian12", repositories=named), CATALOGUE)
     assert isinstance(spec, NodeSpec)
@@ -123,9 +123,9 @@ def test_missing_key_of_a_preset_is_named_with_its_command(tmp_path: Path) -> No
     assert_message(found[0].message.replace(str(tmp_path), "SITE"))
 
 
-@in_subtests("system", SYSTEMS)
+@in_subtests("system", [each.key for each in systems.supported()])
 def test_every_system_has_presets_that_say_where_they_are_from(system: str) -> None:
-    presets = load.load().repositories[system]
+    presets = systems.load()[system].repositories
     assert len({each.name for each in presets}) == len(presets) == 2
     for each in presets:
         assert re.fullmatch("[0-9A-F]{40}", each.fingerprint)
@@ -136,5 +136,5 @@ def test_every_system_has_presets_that_say_where_they_are_from(system: str) -> N
 
 def test_one_name_is_one_key() -> None:
     """Keys lie under the name beside the inventory, whatever systems its nodes have."""
-    everyone = [each for found in load.load().repositories.values() for each in found]
+    everyone = [each for found in systems.load().values() for each in found.repositories]
     assert len({each.name for each in everyone}) == len({each.fingerprint for each in everyone})

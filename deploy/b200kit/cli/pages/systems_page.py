@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from b200kit.catalog import shipped
+from b200kit.catalog import shipped, systems
 from b200kit.cli.pages.markdown import table
 
 SOURCE = Path(__file__).resolve().parents[4] / "tests" / "systems.yaml"
@@ -13,7 +13,8 @@ SOURCE = Path(__file__).resolve().parents[4] / "tests" / "systems.yaml"
 _HEAD = """\
 # Operating systems
 
-Made by `python -m b200kit.cli.reference_pages all` from `tests/systems.yaml`; do not edit.
+Made by `python -m b200kit.cli.reference_pages all` from `deploy/b200kit/catalog/systems/` and
+`tests/systems.yaml`; do not edit.
 
 Every other system is refused before anything is changed. No GPU was real on any of them.
 """
@@ -29,12 +30,16 @@ def systems_markdown() -> str:
     """The whole page."""
     known = document()
     words = table(("how", "what it means"), known["how"].items())
-    return f"{_HEAD}\n{words}" + "".join(map(_section, known["systems"]))
+    refused = [f"{one.name}: {one.refused}.\n" for one in systems.load().values() if one.refused]
+    return "\n".join((_HEAD, words, *refused)) + "".join(map(_section, known["systems"]))
 
 
-def _section(system: dict[str, Any]) -> str:
-    rows = ((part["part"], part["how"], _shown(part)) for part in system["road"])
-    head = f"\n## {system['name']}\n\n{system['versions']} ({system['source']}).\n\n"
+def _section(shown: dict[str, Any]) -> str:
+    rows = ((part["part"], part["how"], _shown(part)) for part in shown["road"])
+    system = systems.load()[shown["system"]]
+    of = system.versions
+    have = f"systemd {of.systemd}, Python {of.python}, apt {of.apt}, HAProxy {of.haproxy}"
+    head = f"\n## {system.name}\n\n{have} ({of.source}).\n\n"
     return head + table(("part of the road", "how", "shown by"), rows)
 
 

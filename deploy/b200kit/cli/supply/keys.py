@@ -34,11 +34,11 @@ def command(system: str, folder: Path, given: Path | None) -> int:
 
     Each must have the fingerprint that the catalogue pins. One that is there already stays.
     """
-    known = load.load().repositories
+    known = load.load().systems
     if system not in known:
         raise Refusal(f'no repositories are known for "{system}", but for {", ".join(known)}', 2)
     refused = []
-    for preset in known[system]:
+    for preset in known[system].repositories:
         try:
             done = "brought" if bring(preset, folder, given) else "there already"
             console.err(f"{preset.name}: {preset.fingerprint}, {done}")

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from b200kit.catalog import systems
 from b200kit.cli.command import JSON, Command, Group, Refusal, words
 from b200kit.cli.deploys import INVENTORY, inventory_of
-from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
@@ -267,8 +267,9 @@ def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
     found: dict[str, Path] = {}
     for word in given:
         system, _, file = word.partition("=")
-        if system not in SYSTEMS or not Path(file).is_file():
-            raise click.UsageError(f"{word} is not SYSTEM=PATH; systems: {', '.join(SYSTEMS)}")
+        if system not in systems.load() or not Path(file).is_file():
+            known = words(systems.load())
+            raise click.UsageError(f"{word} is not SYSTEM=PATH; systems: {known}")
         found[system] = Path(file)
     return found
 

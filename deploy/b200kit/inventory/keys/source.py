@@ -1,4 +1,4 @@
-"""The keys `system` and `source`: what a node runs, and where it gets everything from. Pure."""
+"""The key `source`: where a node gets everything from. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from b200kit.inventory.keys.types import BaseUrl, Fingerprint, Keys, Text
 
 T = TypeVar("T")
 
-SystemName = Literal["debian12", "debian13", "ubuntu2204", "ubuntu2404"]
-SYSTEMS: tuple[SystemName, ...] = get_args(SystemName)
 INTERNET: Literal["internet"] = "internet"
 
 

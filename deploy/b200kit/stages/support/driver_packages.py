@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit.catalog.types import System
 from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package, same_version
 from b200kit.node.state.view import StateView
 from b200kit.stages.support import operating_systems
-from b200kit.stages.support.operating_systems import System
 
 PERSISTENCED = "nvidia-persistenced.service"
 DCGM = "nvidia-dcgm.service"
@@ -54,7 +54,7 @@ class Ground:
 
     architecture: str | None = None
     system: System | None = None
-    kernel: str | None = None
+    kernels: tuple[str, ...] = ()
     modules_missing: bool = False
 
 
@@ -64,9 +64,18 @@ def ground(state: Mapping[str, object]) -> Ground:
     return Ground(
         operating_systems.architecture(state),
         operating_systems.system_of(state),
-        observed.known(str, "host", "kernel"),
+        _kernels(observed),
         any(observed.is_null("modules", name) for name in ("mlx5_ib", "ib_umad")),
     )
+
+
+def _kernels(observed: StateView) -> tuple[str, ...]:
+    """The kernel that runs and, where GRUB says so, the one that boots next."""
+    found = (
+        observed.known(str, "host", "kernel"),
+        observed.known(str, "driver_module", "default_kernel"),
+    )
+    return tuple(dict.fromkeys(kernel for kernel in found if kernel))
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,7 @@ def _driver(version: str, expect: Mapping[str, Any], here: Ground) -> Iterator[P
     """The driver with its open module, and what the hardware needs in the same version."""
     suffix = "" if branch(version) >= _UNSUFFIXED_FROM else f"-{branch(version)}"
     yield Package("nvidia-open", version, hold=True)
-    # Debian's driver only recommends it. Ubuntu's below 580 has it in nvidia-compute-utils-BRANCH.
-    if not suffix or (here.system and here.system.id == "debian"):
+    if not suffix or (here.system and here.system.driver.persistenced == "own package"):
         yield Package("nvidia-persistenced", version, hold=True)
     names = _words(expect, "driver.lockstep")
     # IMEX is for GB-class nodes, whose NVLink leaves the chassis; a B200 must not run it.
@@ -193,14 +201,13 @@ def _tools(spec: NodeSpec, expect: Mapping[str, Any]) -> Iterator[Package]:
 
 def _kernel(here: Ground, expect: Mapping[str, Any]) -> Iterator[Package]:
     """What the kernel needs to build the module, and to reach the switches of NVLink 5."""
-    if here.system is None or here.kernel is None:
+    if here.system is None:
         return
-    for name in operating_systems.headers(here.system, here.kernel):
+    names = [operating_systems.headers(here.system, kernel) for kernel in here.kernels]
+    if here.modules_missing and _words(expect, "modules.loaded"):
+        names += [operating_systems.extra_modules(here.system, kernel) for kernel in here.kernels]
+    for name in dict.fromkeys(name for group in names for name in group):
         yield Package(name, optional=True)
-    # Ubuntu's cloud kernels have mlx5_ib and ib_umad only in this package (gpu-operator#2781).
-    wanting = here.modules_missing and bool(_words(expect, "modules.loaded"))
-    if wanting and here.system.has_extra_modules:
-        yield Package(f"linux-modules-extra-{here.kernel}", optional=True)
 
 
 def _words(expect: Mapping[str, Any], key: str) -> tuple[str, ...]:

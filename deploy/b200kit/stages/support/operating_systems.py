@@ -1,49 +1,17 @@
-"""The operating systems a node may run, and what the vendor calls their processors. Pure data.
+"""Which operating system a node runs, its processor's name for apt, and its kernels' packages.
 
-A system is here because its apt, systemd and Python (3.10 and up) are known to do for the stages
-and the vendor has packages for it (NVIDIA/gpu-driver-container ubuntu2*/install.sh and
-NVIDIA/cloud-native-docs for Ubuntu and Debian 12; NVIDIA's driver installation guide for Debian
-13). RHEL and its relatives are not: another package manager, other names, drivers by `dnf module`.
-A run there would get halfway.
+The systems themselves are data (b200kit/catalog/systems).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import dropwhile
 
+from b200kit.catalog import systems
+from b200kit.catalog.types import System
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.view import StateView
-
-
-@dataclass(frozen=True)
-class System:
-    """One supported system, by the ID and VERSION_ID of its os-release."""
-
-    id: str
-    version: str
-    name: str
-    # The kernel it was released with; Ubuntu's later ones ("HWE") have metapackages of their own.
-    first_kernel: str
-
-    @property
-    def key(self) -> str:
-        """As an inventory names it: "ubuntu2204"."""
-        return f"{self.id}{self.version.replace('.', '')}"
-
-    @property
-    def has_extra_modules(self) -> bool:
-        """Whether its kernels keep modules in a package linux-modules-extra-RELEASE."""
-        return self.id == "ubuntu"
-
-
-SUPPORTED = (
-    System("ubuntu", "22.04", "Ubuntu 22.04", "5.15"),
-    System("ubuntu", "24.04", "Ubuntu 24.04", "6.8"),
-    System("debian", "12", "Debian 12", "6.1"),
-    System("debian", "13", "Debian 13", "6.12"),
-)
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 """What the kernel calls a processor (`uname -m`) to what dpkg calls it."""
@@ -57,9 +25,11 @@ def refusal(state: Mapping[str, object], wanted: str | None = None) -> str | Non
     """
     host, found = StateView(state).at("host"), system_of(state)
     if found is None:
-        names = ", ".join(system.name for system in SUPPORTED)
+        names = ", ".join(system.name for system in systems.supported())
         unknown = f"its operating system ({host.reading('os', 'pretty')})"
         return f"{unknown} is not supported; supported are {names}"
+    if found.refused:
+        return f"it runs {found.name}: {found.refused}"
     if wanted not in (None, found.key):
         return f'it runs {found.name}, and the inventory says system = "{wanted}"'
     if architecture(state) is None:
@@ -69,10 +39,12 @@ def refusal(state: Mapping[str, object], wanted: str | None = None) -> str | Non
 
 
 def system_of(state: Mapping[str, object]) -> System | None:
-    """The supported system the node runs; None for any other, and for one that was not read."""
+    """The system the node runs; None for one that is not known, and for one that was not read."""
     observed = StateView(state)
     key = tuple(observed.known(str, "host", "os", name) for name in ("id", "version_id"))
-    return next((system for system in SUPPORTED if (system.id, system.version) == key), None)
+    return next(
+        (system for system in systems.load().values() if (system.id, system.version) == key), None
+    )
 
 
 def architecture(state: Mapping[str, object]) -> str | None:
@@ -90,10 +62,16 @@ def headers(system: System, kernel: str) -> tuple[str, ...]:
     kind = _flavour(kernel)
     if kind is None:
         return (own,)
-    later = system.id == "ubuntu" and not kernel.startswith(f"{system.first_kernel}.")
-    # Clouds' kernels (aws, azure, ...) have no HWE flavour: they move on by themselves.
-    hwe = f"-hwe-{system.version}" if later and kind in ("generic", "lowlatency") else ""
+    later = kind in system.kernels.hwe and not kernel.startswith(f"{system.kernels.first}.")
+    hwe = f"-hwe-{system.version}" if later else ""
     return own, f"linux-headers-{kind}{hwe}"
+
+
+def extra_modules(system: System, kernel: str) -> tuple[str, ...]:
+    """Packages with the rest of a kernel's modules: its own, then those that follow its flavour."""
+    known, kind = system.kernels, _flavour(kernel)
+    own = (f"linux-modules-extra-{kernel}",) if known.extra_modules else ()
+    return (*own, f"linux-modules-extra-{kind}") if kind in known.extra_apart else own
 
 
 def _flavour(kernel: str) -> str | None:

@@ -7,23 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from b200kit.catalog import systems
 from b200kit.inventory.keys.parts import Engine
 from b200kit.run import places
 from b200kit.supply.locks.recipe import Recipe, recipes
 
-PYTHONS = {"debian12": "3.11", "debian13": "3.13", "ubuntu2204": "3.10", "ubuntu2404": "3.12"}
-"""The `python3` of each operating system (their release notes; the two Debians also seen)."""
-
 
 def filled(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """A host's data with the shipped lock for its `system`, where it names wheels but no lock."""
-    engine, python = data.get("engine"), PYTHONS.get(str(data.get("system")))
-    if not isinstance(engine, Mapping) or python is None:
+    engine, system = data.get("engine"), systems.load().get(str(data.get("system")))
+    if not isinstance(engine, Mapping) or system is None:
         return data
     recipe = recipes().get((str(engine.get("name", "vllm")), str(engine.get("kind"))))
     if recipe is None or engine.get("requirements") or engine.get("image"):
         return data
-    lock = str(places.LOCKS / recipe.file_name(python))
+    lock = str(places.LOCKS / recipe.file_name(system.versions.python))
     return {**data, "engine": {**engine, "requirements": lock}}
 
 

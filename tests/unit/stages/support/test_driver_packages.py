@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from b200kit.catalog import hardware
+from b200kit.catalog import hardware, systems
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package
 from b200kit.stages.support.driver_packages import Ground, Lockstep, ground, lockstep
-from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.unit import states
 from tests.unit.specs import CATALOGUE, data
 
-UBUNTU = Ground("amd64", SUPPORTED[1], "6.8.0-57-generic")
+SYSTEMS = systems.load()
+UBUNTU = Ground("amd64", SYSTEMS["ubuntu2404"], ("6.8.0-57-generic",))
 
 
 def made(on: Ground | None = UBUNTU, like: str = "hgx-b200", **changes: Any) -> Lockstep:
@@ -62,7 +62,7 @@ def test_branches_below_580_have_their_number_in_the_names(version: str, suffix:
 
 
 def test_debian_has_the_persistence_daemon_in_a_package_of_its_own_in_every_branch() -> None:
-    debian = made(Ground("amd64", SUPPORTED[2]), driver="570.133.20")
+    debian = made(Ground("amd64", SYSTEMS["debian12"]), driver="570.133.20")
     assert "nvidia-persistenced" in names(debian.driver)
 
 
@@ -77,7 +77,7 @@ def test_only_the_open_kernel_module_is_ever_asked_for() -> None:
 
 
 def test_libnvsdm_is_for_amd64_only() -> None:
-    assert "libnvsdm" not in names(made(Ground("arm64", SUPPORTED[1])).packages)
+    assert "libnvsdm" not in names(made(Ground("arm64", SYSTEMS["ubuntu2404"])).packages)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,11 @@ def test_ubuntu_kernel_without_the_infiniband_modules_gets_its_extra_modules() -
     state["modules"]["ib_umad"] = None
     here = ground(state)
     assert "linux-modules-extra-6.8.0-57-generic" in names(made(here).kernel)
-    debian = Ground("amd64", SUPPORTED[2], "6.1.0-28-amd64", modules_missing=True)
+    debian = Ground("amd64", SYSTEMS["debian12"], ("6.1.0-28-amd64",), modules_missing=True)
     assert not [name for name in names(made(debian).kernel) if "extra" in name]
     assert not [name for name in names(made(here, "hgx-h100").kernel) if "extra" in name]
+    cloud = Ground("amd64", SYSTEMS["ubuntu2404"], ("6.8.0-1021-aws",), modules_missing=True)
+    assert "linux-modules-extra-aws" in names(made(cloud).kernel)
 
 
 def test_before_a_node_was_seen_all_that_it_may_need_is_asked_for() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from b200kit.catalog import systems
+from b200kit.catalog.types import System
 from b200kit.stages.support import operating_systems
-from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -22,8 +23,8 @@ def release(id: str, version: str, pretty: str = "A system") -> dict[str, str]:
     return {"id": id, "version_id": version, "pretty": pretty}
 
 
-@pytest.mark.parametrize("system", SUPPORTED, ids=lambda system: system.name)
-def test_supported_system_is_known_and_not_refused(system: operating_systems.System) -> None:
+@pytest.mark.parametrize("system", systems.supported(), ids=lambda system: system.name)
+def test_supported_system_is_known_and_not_refused(system: System) -> None:
     seen = state(release(system.id, system.version))
     assert operating_systems.system_of(seen) == system
     assert operating_systems.refusal(seen) is None
@@ -38,6 +39,7 @@ def test_supported_system_is_known_and_not_refused(system: operating_systems.Sys
         release("ubuntu", "24.10", "Ubuntu 24.10"),
         release("debian", "", "Debian GNU/Linux trixie/sid"),
         release("linuxmint", "22.04", "Linux Mint 22"),
+        release("ubuntu", "26.04", "Ubuntu 26.04 LTS"),
     ],
     ids=lambda seen: seen["pretty"],
 )
@@ -69,7 +71,9 @@ def test_processors_have_dpkgs_names(machine: str, name: str | None) -> None:
     assert operating_systems.architecture(state({}, machine)) == name
 
 
-UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
+UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = (
+    systems.load()[name] for name in ("ubuntu2204", "ubuntu2404", "debian12", "debian13")
+)
 
 
 @in_subtests(
@@ -81,6 +85,7 @@ UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
         (UBUNTU_22, "6.8.0-57-generic", "linux-headers-generic-hwe-22.04"),
         (UBUNTU_22, "6.8.0-1021-aws", "linux-headers-aws"),
         (UBUNTU_24, "6.8.0-1015-nvidia-64k", "linux-headers-nvidia-64k"),
+        (UBUNTU_24, "6.11.0-1011-nvidia", "linux-headers-nvidia-hwe-24.04"),
         (DEBIAN_12, "6.1.0-28-amd64", "linux-headers-amd64"),
         (DEBIAN_12, "6.1.0-28-cloud-amd64", "linux-headers-cloud-amd64"),
         (DEBIAN_12, "6.1.0-0.deb11.21-amd64", "linux-headers-amd64"),
@@ -88,7 +93,7 @@ UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
     ],
 )
 def test_headers_are_the_kernels_own_and_those_that_follow_its_flavour(
-    system: operating_systems.System, kernel: str, metapackage: str
+    system: System, kernel: str, metapackage: str
 ) -> None:
     assert operating_systems.headers(system, kernel) == (f"linux-headers-{kernel}", metapackage)
 
@@ -97,7 +102,7 @@ def test_kernel_that_somebody_built_has_no_metapackage() -> None:
     assert operating_systems.headers(DEBIAN_12, "6.18.5") == ("linux-headers-6.18.5",)
 
 
-@pytest.mark.parametrize("wanted", [system.key for system in SUPPORTED])
+@pytest.mark.parametrize("wanted", list(systems.load()))
 def test_system_other_than_the_inventorys_is_refused(wanted: str) -> None:
     seen = state(release("debian", "12"))
     refused = operating_systems.refusal(seen, wanted)

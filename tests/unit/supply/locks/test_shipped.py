@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from b200kit.catalog import systems
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import parse_keys
-from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.run import places
 from b200kit.supply.locks import shipped
 from b200kit.supply.locks.lock_file import said
@@ -37,7 +37,7 @@ def engine(path: Path | str, **changes: Any) -> Engine:
 @pytest.mark.parametrize("system", ["debian12", "debian13", "ubuntu2404"])
 def test_system_has_the_shipped_lock_of_its_python(system: str) -> None:
     text = Path(lock_of(system) or "").read_text(encoding="utf-8")
-    assert said(text, "python") == [shipped.PYTHONS[system]]
+    assert said(text, "python") == [systems.load()[system].versions.python]
 
 
 def test_lock_of_the_inventory_and_every_other_engine_stay() -> None:
@@ -49,9 +49,8 @@ def test_lock_of_the_inventory_and_every_other_engine_stay() -> None:
 
 
 def test_pythons_are_those_of_the_lab_s_systems() -> None:
-    seen = {system.name: system.python for system in LABS.values()}
-    assert shipped.PYTHONS | seen == shipped.PYTHONS
-    assert set(shipped.PYTHONS) == set(SYSTEMS)
+    known = {key: system.versions.python for key, system in systems.load().items()}
+    assert known | {system.name: system.python for system in LABS.values()} == known
 
 
 @pytest.mark.parametrize("python", ["312", "310"])
