@@ -29,7 +29,7 @@ EXPECTATION_KEYS = {
         "proof",
         "precision",
     ),
-    *("quarantine", "serving", "room", "certificates"),
+    *("quarantine", "serving", "room", "certificates", "automatic"),
     "weights",
 }
 Json = dict[str, Any]

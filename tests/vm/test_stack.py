@@ -26,7 +26,7 @@ def test_one_run_with_exactly_one_reboot_makes_a_live_node(vm: Machine, deployed
 
 
 def test_the_boot_loader_gave_the_kernel_what_its_drop_in_says(vm: Machine) -> None:
-    lines = vm.on("grep -h '^GRUB_CMDLINE' /etc/default/grub.d/60-b200kit.cfg").splitlines()
+    lines = vm.on("grep -h '^GRUB_CMDLINE' /etc/default/grub.d/zz-b200kit.cfg").splitlines()
     words = {word for line in lines for word in line.split('"')[1].split() if "GRUB" not in word}
     assert words
     assert words <= set(vm.on("cat /proc/cmdline").split())

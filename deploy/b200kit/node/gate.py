@@ -56,9 +56,17 @@ def parts(view: Expectation) -> dict[str, Any]:
         "logs": view.known(list, "logs", "patterns") or None,
         "weights": named(view.at("weights")),
         "certificates": view.known(dict, "certificates"),
+        "automatic": watched(view),
         **store(view.at("storage")),
     }
     return {key: what for key, what in requested.items() if what is not None}
+
+
+def watched(view: Expectation) -> dict[str, Any] | None:
+    """What is not to be changed by anybody else, if the expectation names it."""
+    units = view.known(list, "automatic", "units")
+    packages = view.known(dict, "driver", "packages") or {}
+    return None if units is None else {"units": units, "packages": [*packages]}
 
 
 def named(view: View) -> dict[str, str] | None:

@@ -178,6 +178,7 @@ def look(
     """One look: what is remembered now, and what it changed."""
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
+    requested.pop("automatic", None)  # asked at the gate and by a run
     more = {
         "units": [*requested["units"], *units],
         "files": [*requested.get("files", []), *map(restarts, units)],

@@ -59,7 +59,7 @@ def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """A firewall or automatic upgrades of the site's are noted."""
+    """A firewall, automatic upgrades, and a first boot that is not finished are noted."""
     found = []
     for unit in FIREWALLS:
         if state.known(str, "units", unit, "active") == "active":
@@ -72,6 +72,9 @@ def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if state.known(str, "units", UPGRADES, "active") == "active":
         summary = f"{UPGRADES} is active: the host stage switches automatic upgrades off"
         found.append(note(summary, UPGRADES))
+    if state.known(bool, "readiness", "first_boot_done") is False:
+        summary = "cloud-init is at work on this boot: the host stage waits for it"
+        found.append(note(summary, "cloud-init"))
     yield from found or [passed("no firewall and no automatic upgrades are active")]
 
 

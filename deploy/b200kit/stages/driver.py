@@ -24,6 +24,7 @@ from b200kit.converge.stage import (
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.view import StateView
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.stages import serving_units
@@ -80,6 +81,8 @@ def plan(node: Node) -> list[Change]:
     followers = lockstep.followers(drift.versions(state))
     pin = drift.wrong_packages([lockstep.pinning], state, known)
     wrong = drift.wrong_packages([*lockstep.packages, *followers], state, known)
+    elsewhere = [each for each in _from_elsewhere(node, lockstep) if each not in wrong]
+    wrong = [*wrong, *elsewhere]
     gone = lockstep.foreign(drift.versions(state))
     changes = unfinished_install.half_configured(node, [*pin, *wrong, *gone])
     changes += converge(node, DesiredState(files=target.files))
@@ -88,10 +91,21 @@ def plan(node: Node) -> list[Change]:
         gone = [name for name in gone if not _is_pin(name)]
     if wrong or gone:
         parts = {package.name for package in (*lockstep.driver, *lockstep.fabric, *followers)}
-        if _exchanges([package for package in wrong if package.name in parts], state):
+        if elsewhere or _exchanges([each for each in wrong if each.name in parts], state):
             changes += _making_way(node, lockstep, wrong)
         changes.append(_installing(node, lockstep, wrong, gone))
     return changes + converge(node, DesiredState(units=target.units))
+
+
+def _from_elsewhere(node: Node, lockstep: Lockstep) -> list[Package]:
+    """Members of the right version that another archive than the inventory's has built."""
+    own = {repository.url.rstrip("/") for repository in node.spec.repositories}
+    found = StateView(node.state or {}).known(dict, "automatic", "origins") or {}
+    return [
+        package
+        for package in lockstep.packages
+        if own and found.get(package.name) and own.isdisjoint(found[package.name])
+    ]
 
 
 def _is_pin(name: str) -> bool:

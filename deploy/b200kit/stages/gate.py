@@ -50,6 +50,10 @@ def expectation(node: Node) -> dict[str, Any]:
         "passport": spec.passport,
         "bandwidth": spec.bandwidth,
         "container_runtimes": list(spec.container_runtimes),
+        "automatic": {
+            "units": watched(node),
+            "sources": [each.url for each in spec.repositories],
+        },
         "bring_up": "judged",
         "unfinished": "judged",
         "quarantine": "judged",
@@ -59,6 +63,12 @@ def expectation(node: Node) -> dict[str, Any]:
         **weights.expected(node),
         **quality.expected(node),
     }
+
+
+def watched(node: Node) -> list[str]:
+    """Services that nothing but b200kit may restart."""
+    units = [*stack(node).units, *serving_units.units(node)]
+    return [unit for unit in units if unit.endswith(".service")]
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -75,6 +85,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
         units=(Unit(UNIT, active=False),),
+        observe_request={
+            "automatic": {"units": watched(node), "packages": [*stack(node).judged()]},
+        },
     )
 
 

@@ -22,7 +22,7 @@ from b200kit.stages.support.managed_settings import Managed, boot_means
 from b200kit.stages.support.setting_units import SettingUnit
 
 SYSCTL = "/etc/sysctl.d/99-zz-b200kit.conf"
-GRUB = "/etc/default/grub.d/60-b200kit.cfg"
+GRUB = "/etc/default/grub.d/zz-b200kit.cfg"
 TMPFILES = "/etc/tmpfiles.d/b200kit.conf"
 MODPROBE = "/etc/modprobe.d/b200kit.conf"
 PEOPLE = "/etc/security/limits.d/60-b200kit.conf"

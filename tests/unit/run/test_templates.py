@@ -408,4 +408,4 @@ def test_modules_the_fabric_manager_needs_are_loaded_at_boot(tmp_path: Path) -> 
 
 
 def test_driver_is_not_upgraded_under_a_running_server(tmp_path: Path) -> None:
-    assert 'Unattended-Upgrade "0";' in files(tmp_path)["/etc/apt/apt.conf.d/60b200kit"]
+    assert 'Unattended-Upgrade "0";' in files(tmp_path)["/etc/apt/apt.conf.d/zz-b200kit"]

@@ -174,7 +174,7 @@ def test_what_a_run_must_not_touch_is_refused_before_anything_is_changed(
 def test_a_runtime_that_is_missing_is_installed_first(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
     machine.answers["dpkg-query -W .* containerd.io"] = (False, "")
-    machine.answers["apt-get .* update --error-on=any >/dev/null$"] = (True, "")
+    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
     machine.answers["apt-cache policy docker.io"] = (True, POLICY.format("26.1.5+dfsg1-9"))
     machine.answers["merge-json"] = (True, '{"changed": ["features.cdi"]}')
     install, switch, generate = planned(node, "containers")
@@ -197,7 +197,7 @@ def test_a_runtime_too_old_or_not_on_offer_is_not_installed(
 ) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
     machine.answers["dpkg-query -W .* containerd.io"] = (False, "")
-    machine.answers["apt-get .* update --error-on=any >/dev/null$"] = (True, "")
+    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
     machine.answers["apt-cache policy docker.io"] = (True, policy)
     with pytest.raises(RemoteError, match=says):
         make(node, "containers")
@@ -207,7 +207,7 @@ def test_a_runtime_too_old_or_not_on_offer_is_not_installed(
 def test_docker_ce_goes_with_a_containerd_that_is_dockers_own(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
     machine.answers["dpkg-query -W .* containerd.io"] = (True, "")
-    machine.answers["apt-get .* update --error-on=any >/dev/null$"] = (True, "")
+    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
     machine.answers["apt-cache policy docker-ce"] = (True, "")
     with raises_message(RemoteError):
         make(node, "containers")

@@ -285,3 +285,39 @@ def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(
     other = upgrade(machine)
     other.foreseen = {"install nvidia-open": ()}
     assert_message(*(change.what for change in dry_run.reboot_changes(other)))
+
+
+ELSEWHERE = "http://archive.example.internal/ubuntu"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["the inventory's", "another archive's"])
+def test_build_of_another_archive_is_exchanged_and_nothing_serves_meanwhile(
+    tmp_path: Path, own: bool
+) -> None:
+    node, machine = settled(tmp_path)
+    url = node.spec.repositories[0].url.rstrip("/") if own else ELSEWHERE
+    origins = {"nvidia-fabricmanager": [url], "nvidia-open": []}
+    machine.readings["automatic"] = {"upgrades": "0", "restarts": [], "origins": origins}
+    look(node)
+    plan = driver_plan(node)
+    assert bool(plan) is not own
+    if plan:
+        assert "nvidia-fabricmanager" in plan[-1]
+        assert plan[0] == "fetch the packages of the set"
+        assert any(what.startswith("stop ") for what in plan)
+
+
+def test_kernel_that_boots_next_gets_headers_and_modules_as_the_running_one(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.readings["driver_module"] = {
+        "running_kernel": "6.8.0-57-generic",
+        "built_for": {},
+        "default_kernel": "6.11.0-21-generic",
+    }
+    machine.hardware["modules"]["ib_umad"] = None
+    look(node)
+    [install] = [what for what in driver_plan(node) if what.startswith("install nvidia-open")]
+    for kernel in ("6.8.0-57-generic", "6.11.0-21-generic"):
+        assert f"linux-headers-{kernel}" in install
+        assert f"linux-modules-extra-{kernel}" in install
+    assert "linux-headers-generic-hwe-24.04" in install

@@ -15,6 +15,7 @@ from b200kit.run.remote import RemoteError
 from b200kit.stages import settings
 from tests.fake.machine import Machine
 from tests.fake.settings import lines
+from tests.lab.firmware.lab_firmware import grub
 from tests.messages import raises_message
 from tests.unit.nodes import bare, look, make, planned, settled
 
@@ -284,3 +285,15 @@ def test_file_of_an_earlier_version_goes(tmp_path: Path) -> None:
     assert planned(node, "settings") == ["remove /etc/modprobe.d/b200kit-nouveau.conf", PROOF]
     make(node, "settings")
     assert planned(node, "settings") == []
+
+
+def test_no_file_of_an_image_takes_the_command_line_back(tmp_path: Path) -> None:
+    """Ubuntu's cloud images set the line anew in grub.d, sites in later files."""
+    node, _ = bare(tmp_path / "node")
+    [ours] = [file for file in settings.desired(node, ()).files if file.path == settings.GRUB]
+    folder = tmp_path / "etc/default/grub.d"
+    folder.mkdir(parents=True)
+    for name in ("50-cloudimg-settings.cfg", "99-site.cfg"):
+        (folder / name).write_text('GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\n')
+    (folder / Path(ours.path).name).write_bytes(ours.content)
+    assert grub.words(tmp_path)[2:] == WORDS.split()

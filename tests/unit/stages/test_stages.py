@@ -17,7 +17,7 @@ from b200kit.operations.reboot import reasons
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline, serving, settings, smoke
-from tests.fake.machine import Machine, measured
+from tests.fake.machine import READINESS, Machine, measured
 from tests.messages import assert_message, raises_message
 from tests.unit import smoke_results
 from tests.unit.nodes import (
@@ -50,6 +50,33 @@ def test_bare_node_gets_sources_before_packages(tmp_path: Path) -> None:
     write, install = planned(node, "host")
     assert write.startswith("write /etc/apt/keyrings/b200kit-vendor.asc")
     assert install == "install numactl, python3-venv, kmod, g++, python3-dev"
+
+
+@pytest.mark.parametrize("done", [True, False, None])
+def test_first_boot_is_waited_for_before_anything_is_written(
+    tmp_path: Path, done: bool | None
+) -> None:
+    node, machine = bare(tmp_path)
+    machine.readings["readiness"] = {**READINESS, "first_boot_done": done}
+    machine.answers["cloud-init status --wait"] = (True, "status: done")
+    look(node)
+    first, *_ = planned(node, "host")
+    assert first.startswith("wait until cloud-init") is (done is False)
+    make(node, "host")
+    waits = machine.ran("cloud-init status --wait")
+    writes = machine.ran("node.pyz put")
+    assert bool(waits) is (done is False)
+    assert not waits or machine.log.index(waits[0]) < machine.log.index(writes[0])
+
+
+def test_first_boot_that_does_not_end_ends_the_run_before_a_change(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.readings["readiness"] = {**READINESS, "first_boot_done": False}
+    machine.answers["cloud-init status --wait"] = (False, "")
+    look(node)
+    with raises_message(RemoteError):
+        make(node, "host")
+    assert "/etc/apt/sources.list.d/b200kit-vendor.sources" not in machine.files
 
 
 def test_bare_node_gets_the_pin_before_what_it_pins(tmp_path: Path) -> None:
@@ -171,8 +198,8 @@ MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E", "look at the node, which
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
     "unattended upgrades are back": (
-        other_content("/etc/apt/apt.conf.d/60b200kit"),
-        {"host": ["write /etc/apt/apt.conf.d/60b200kit"]},
+        other_content("/etc/apt/apt.conf.d/zz-b200kit"),
+        {"host": ["write /etc/apt/apt.conf.d/zz-b200kit"]},
     ),
     "nouveau may load": (
         gone(settings.MODPROBE),

@@ -36,7 +36,7 @@ _WHERE = """\
 | means | file | put in force by |
 |---|---|---|
 | sysctl | `/etc/sysctl.d/99-zz-b200kit.conf`, read last | `sysctl -p` of this file alone |
-| command line | `/etc/default/grub.d/60-b200kit.cfg` | `update-grub` and a boot |
+| command line | `/etc/default/grub.d/zz-b200kit.cfg` | `update-grub` and a boot |
 | written file | `/etc/tmpfiles.d/b200kit.conf` | `systemd-tmpfiles --create` of this file alone |
 | limit of services | `/etc/systemd/system.conf.d/60-b200kit.conf` | `daemon-reload`, a new start |
 | limit of people | `/etc/security/limits.d/60-b200kit.conf` | the next login |

@@ -268,7 +268,7 @@ def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
     for word in given:
         system, _, file = word.partition("=")
         if system not in systems.load() or not Path(file).is_file():
-            known = words(systems.load())
+            known = ", ".join(systems.load())
             raise click.UsageError(f"{word} is not SYSTEM=PATH; systems: {known}")
         found[system] = Path(file)
     return found

@@ -21,6 +21,7 @@ ORDER = (
     "pcie.nics",
     "nvlink.management_port",
     "host.packages",
+    "host.automatic",
     "host.pending_install",
     "host.services",
     "nvlink.fabric_manager",

@@ -19,6 +19,7 @@ from typing import Any
 
 import b200kit
 from b200kit.node.facts import (
+    automatic,
     certificates,
     containers,
     dpkg,
@@ -106,6 +107,7 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 def asked_parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """The parts that are read only when they are asked for."""
     readers: dict[str, Callable[[Any], Any]] = {
+        "automatic": automatic.automatic,
         "certificates": certificates.certificates,
         "containers": containers.containers,
         "storage": storage.storage,

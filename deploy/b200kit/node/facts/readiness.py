@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.facts import driver_module
+from b200kit.node.facts import automatic, driver_module
 from b200kit.node.lib.readings import attempt, command
 from b200kit.node.state.machine_kind import CONTAINERS
 
@@ -38,6 +38,7 @@ def readiness() -> dict[str, Any]:
         "signing_key_enrolled": attempt(signing_key_enrolled) if own_kernel else None,
         "headers": attempt(headers) if own_kernel else None,
         "driver": attempt(driver),
+        "first_boot_done": attempt(automatic.first_boot),
     }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 PREFIX = "b200kit: "
 """Begins a line of ours in a log; b200kit/node/lib/error_line.py prefers it and takes it off."""
@@ -42,6 +42,44 @@ _UNSIGNED = re.compile(r"E: The repository '(\S+) .*' is (?:not|no longer) signe
 # One that is there has its version in brackets first.
 _NEW = re.compile(r"Inst ([^ :]+)\S* \(")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+_NAME = re.compile(r"(\S+):")
+# " *** 580.126.20-1 1001" is installed; the lines below name the repositories, or dpkg's own list.
+_VERSION = re.compile(r" (\*\*\*|   ) (\S+) (-?[0-9]+)")
+_FROM = re.compile(r" {6,}-?[0-9]+ ([a-z][a-z0-9+]*:\S+) .*Packages")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A version of a package as apt has it, with the repositories that have it.
+
+    A priority below 0 is kept out by preferences; one that is installed may be in no repository.
+    """
+
+    version: str
+    priority: int
+    installed: bool = False
+    sources: tuple[str, ...] = ()
+
+    def is_from(self, own: Collection[str]) -> bool:
+        """Whether one of these repositories has it; also where none of any has it."""
+        return not self.sources or any(source in own for source in self.sources)
+
+
+def offers(policy: str) -> dict[str, list[Offer]]:
+    """Versions of each package, newest first, out of what `LC_ALL=C apt-cache policy` printed."""
+    found: dict[str, list[Offer]] = {}
+    versions: list[Offer] = []
+    for line in policy.splitlines():
+        if name := _NAME.fullmatch(line):
+            versions = found.setdefault(name[1], [])
+        elif said := _VERSION.fullmatch(line):
+            versions.append(Offer(said[2], int(said[3]), said[1] == "***"))
+        elif versions and (said := _FROM.fullmatch(line)):
+            last = versions[-1]
+            versions[-1] = replace(last, sources=(*last.sources, said[1].rstrip("/")))
+    return found
 
 
 @dataclass(frozen=True)

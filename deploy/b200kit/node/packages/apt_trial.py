@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import documents
-from b200kit.node.lib.apt_output import with_reasons
+from b200kit.node.lib.apt_output import offers, with_reasons
 from b200kit.node.packages import candidates
+from b200kit.node.packages.resolve import own_sources
 
 APT = Path("/etc/apt")
 PARENT = Path("/run")
@@ -129,7 +130,10 @@ def _tried(apt: Trial, request: Mapping[str, Any]) -> dict[str, Any]:
     rows = [line.split(" ") for line in targets if line.count(" ") == 1]
     _, policy = apt.run("apt-cache", "policy", *(each.name for each in desired))
     choice = candidates.choose(
-        desired, candidates.table("\n".join(policy)), sorted({url for _, url in rows})
+        desired,
+        offers("\n".join(policy)),
+        sorted({url for _, url in rows}),
+        own_sources(apt.etc / "sources.list.d"),
     )
     return {
         "update": errors,

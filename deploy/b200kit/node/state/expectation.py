@@ -10,6 +10,7 @@
      "bring_up": "off" | "judged", "unfinished": "off" | "judged",
      "quarantine": "off" | "judged",
      "container_runtimes": ["docker"],
+     "automatic": {"units": those that nothing else may restart, "sources": [URL of a repository]},
      "weights": {"root", "model", "revision", "serving": whether it must be there},
      "precision": {"model", "revision", "engine", "lowered": ["nvfp4 weights"],
                    "limits": {"kl_nats", "flips"}, "compared": {"kl_nats": [least, found, most],

@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 
-from b200kit.converge import apt
+from b200kit.converge import apt, dpkg_recovery
 from b200kit.converge.stage import Change, install, why
 from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, numbers, runtime_fault, too_old
-from b200kit.node.packages import candidates
+from b200kit.node.lib.apt_output import offers
 from b200kit.node.state import drift
 from b200kit.node.state.drift import Package
 from b200kit.node.state.view import StateView, Unread
@@ -93,9 +93,11 @@ def _require_new_enough(node: Node, name: str, package: str) -> None:
     """Before anything is installed: Debian 12's docker.io is 20.10, Ubuntu 22.04's podman 3.4."""
     remote = node.connected()
     first = apt.environment(node)
-    remote.run(f"{first} && apt-get -o DPkg::Lock::Timeout=300 update --error-on=any >/dev/null")
+    # apt itself waits for dpkg's lock alone, not for that of its lists.
+    ready = f"{first} && {dpkg_recovery.before_update(node)}"
+    remote.run(f"{ready} && apt-get update --error-on=any >/dev/null")
     policy = remote.run(f"{first} && LC_ALL=C.UTF-8 apt-cache policy {shlex.quote(package)}")
-    offered = [version for version, _ in candidates.table(policy).get(package, ())]
+    offered = [offer.version for offer in offers(policy).get(package, ())]
     if not offered:
         raise RemoteError(f"apt has no {package}; install {name} yourself, or add a repository")
     if unable := unfit(node, name, offered[0]):

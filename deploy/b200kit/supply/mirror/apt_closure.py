@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.inventory import openpgp
+from b200kit.node.lib.apt_output import offers
 from b200kit.node.packages import candidates
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.run.render import render
@@ -105,7 +106,7 @@ class Apt:
         """Every package file that is needed, by the name that it gets, with where it is from."""
         self._run("apt-get", "update", "--error-on=any", limit=_UPDATE_S)
         names = [each.name for each in self.of.packages]
-        offered = candidates.table(self._run("apt-cache", "policy", *names))
+        offered = offers(self._run("apt-cache", "policy", *names))
         asked = [each.url for each in self.of.repositories]
         choice = candidates.choose(self.of.packages, offered, [*asked, "the distribution"])
         if choice.problems:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 OURS = "/etc/apt/sources.list.d/b200kit-vendor.sources"
 KEYRING = "/etc/apt/keyrings/b200kit-vendor.asc"
 VENDOR = {"nvidia-open": ("580.126.20-1", "nvidia-persistenced"), "nvidia-persistenced": ("1", "")}
-DEBIAN = {"numactl": ("2.0.16-1", ""), "nvidia-driver": ("535-1", "nvidia-installer-cleanup")}
+DEBIAN = {"numactl": ("2.0.16-1", ""), "a-driver": ("535-1", "nvidia-installer-cleanup")}
 
 
 @dataclass
@@ -132,7 +132,7 @@ def test_version_that_no_repository_has_is_named_with_what_there_is(site: Site) 
 
 
 def test_dependency_in_a_component_that_is_off_is_named(site: Site) -> None:
-    found = site.tried("nvidia-driver")
+    found = site.tried("a-driver")
     assert any("nvidia-installer-cleanup" in line for line in found["install"]), found
 
 

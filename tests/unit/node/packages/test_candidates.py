@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.node.packages.candidates import choose, package, table, token
+from b200kit.node.lib.apt_output import Offer, offers
+from b200kit.node.packages.candidates import choose, package, token
 from b200kit.node.state.drift import Package
 from tests.messages import assert_message
 
@@ -46,21 +47,22 @@ SOURCES = ["http://mirror/vendor/", "http://mirror/os/"]
 
 def chosen(*packages: Package) -> tuple[str, ...]:
     """The words for apt-get."""
-    choice = choose(packages, table(POLICY), SOURCES)
+    choice = choose(packages, offers(POLICY), SOURCES)
     assert choice.problems == ()
     return choice.words
 
 
 def problem(wanted: Package) -> str:
     """The one line of what is required and missing."""
-    [text] = choose([wanted], table(POLICY), SOURCES).problems
+    [text] = choose([wanted], offers(POLICY), SOURCES).problems
     return text
 
 
 def test_version_table_is_read_with_its_priorities() -> None:
-    offered = table(POLICY)
-    assert offered["nvidia-fabricmanager"][0] == ("599.0.0-0ubuntu0.24.04.1", -1)
-    assert offered["nvidia-fabricmanager"][-1] == ("580.95.05-1", 100)
+    offered = offers(POLICY)
+    first, *_, last = offered["nvidia-fabricmanager"]
+    assert first == Offer("599.0.0-0ubuntu0.24.04.1", -1, sources=("file:/srv/u",))
+    assert last == Offer("580.95.05-1", 100, installed=True)
     assert offered["a-virtual-package"] == []
 
 
@@ -95,7 +97,7 @@ def test_unknown_package_is_told_with_the_repositories_asked() -> None:
 @pytest.mark.parametrize("name", ["nvlsm", "a-virtual-package", "nvidia-fabricmanager-580"])
 def test_optional_package_that_is_lacking_is_left_out(name: str) -> None:
     wanted = Package(name, optional=True)
-    choice = choose([wanted], table(POLICY), SOURCES)
+    choice = choose([wanted], offers(POLICY), SOURCES)
     assert choice.words == choice.problems == ()
     assert choice.missing == (wanted,)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.packages.candidates import choose, table
+from b200kit.node.lib.apt_output import offers
+from b200kit.node.packages.candidates import choose
 from b200kit.node.state.drift import Package
 from b200kit.run.render import render
 
@@ -38,19 +39,33 @@ ARCHIVE = {
 }
 
 
-class Apt:
-    """apt with a root of its own: two repositories, and the preferences under test."""
+# Of neither origin that the preferences know: a PPA, or a site's own archive.
+OTHER = {
+    "nvidia-open": ("580.126.20-1~ubuntu24.04~ppa2", "580.126.20-2~ppa1"),
+    "nvidia-driver-pinning-580.126.20": ("580.126.20-2",),
+}
+REPOSITORIES = {"vendor": ("NVIDIA", VENDOR), "archive": ("Ubuntu", ARCHIVE)}
+THREE = {**REPOSITORIES, "other": ("LP-PPA-graphics-drivers", OTHER)}
 
-    def __init__(self, root: Path, preferences: bytes) -> None:
+
+class Apt:
+    """apt with a root of its own: repositories, and the preferences under test."""
+
+    def __init__(
+        self,
+        root: Path,
+        preferences: bytes,
+        repositories: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = REPOSITORIES,
+    ) -> None:
         self.root = root
         for folder in ("lists/partial", "cache/archives/partial", "prefs"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         (root / "prefs/b200kit.pref").write_bytes(preferences)
-        lines = [f"deb [trusted=yes] file:{root}/{name} ./\n" for name in ("vendor", "archive")]
+        lines = [f"deb [trusted=yes] file:{root}/{name} ./\n" for name in repositories]
         (root / "sources.list").write_text("".join(lines))
-        self.publish("vendor", "NVIDIA", VENDOR)
-        self.publish("archive", "Ubuntu", ARCHIVE)
+        for name, (origin, packages) in repositories.items():
+            self.publish(name, origin, packages)
         self.run("apt-get", "update")
 
     def publish(self, name: str, origin: str, packages: Mapping[str, Sequence[str]]) -> None:
@@ -59,7 +74,8 @@ class Apt:
         folder.mkdir()
         entries = [
             f"Package: {package}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@x>\n"
-            f"Filename: ./{package}_{version}.deb\nSize: 1\nSHA256: {'0' * 64}\nDescription: x\n"
+            f"Filename: ./{package}_{version.split()[0]}.deb\nSize: 1\nSHA256: {'0' * 64}\n"
+            "Description: x\n"
             for package, versions in packages.items()
             for version in versions
         ]
@@ -144,7 +160,7 @@ def test_without_the_preferences_the_archive_would_be_preferred(tmp_path: Path) 
 def test_archives_build_of_the_same_version_is_not_chosen(apt: Apt) -> None:
     desired = [Package("nvidia-fabricmanager", DRIVER), Package("nvidia-fabricmanager-580")]
     policy = apt.run("apt-cache", "policy", *(package.name for package in desired))
-    choice = choose(desired, table(policy), ["x"])
+    choice = choose(desired, offers(policy), ["x"])
     assert choice.words == ("nvidia-fabricmanager=580.126.20-1",)
     assert len(choice.problems) == 1
 
@@ -157,3 +173,41 @@ def test_pin_of_another_version_in_a_later_file_does_not_win(apt: Apt, tmp_path:
         assert apt.candidate("nvidia-fabricmanager") == "580.126.20-1"
     finally:
         path.unlink()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["the inventory's", "any"])
+def test_build_of_the_same_version_from_a_third_archive_is_not_chosen(
+    tmp_path: Path, named: bool
+) -> None:
+    # For apt, which knows a version by its text, both are the inventory's.
+    apt = Apt(tmp_path / "apt", render("apt/b200kit.pref.j2", driver=DRIVER, packages=[]), THREE)
+    desired = [
+        Package("nvidia-open", DRIVER),
+        Package("nvidia-driver-pinning-580.126.20", optional=True),
+    ]
+    policy = apt.run("apt-cache", "policy", *(package.name for package in desired))
+    own = [f"file:{apt.root}/vendor"] if named else []
+    choice = choose(desired, offers(policy), ["x"], own)
+    assert choice.words[0] == (
+        "nvidia-open=580.126.20-1" if named else "nvidia-open=580.126.20-2~ppa1"
+    )
+    assert len(choice.missing) == named
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["with our settings", "without"])
+def test_nodes_take_a_phased_update_alike(tmp_path: Path, ours: bool) -> None:
+    """Ubuntu gives an update to a part of all machines first, by their ids."""
+    phased = {"numactl": ("2.0.18-1", "2.0.18-2\nPhased-Update-Percentage: 50")}
+    apt = Apt(tmp_path / "apt", b"", {"archive": ("Ubuntu", phased)})
+    (apt.root / "status").write_text(
+        "Package: numactl\nStatus: install ok installed\nVersion: 2.0.18-1\nArchitecture: all\n"
+        "Maintainer: x <x@x>\nDescription: x\n"
+    )
+    conf = apt.root / "ours.conf"
+    conf.write_bytes(render("host/apt.conf.j2") if ours else b"")
+    upgrades = set()
+    for node in range(16):
+        machine = ["-o", f"APT::Machine-ID={node:032x}", "-c", str(conf)]
+        said = apt.run("apt-get", *machine, "--simulate", "upgrade")
+        upgrades.add("Inst numactl" in said)
+    assert upgrades == ({False} if ours else {False, True})
