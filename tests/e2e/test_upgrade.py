@@ -17,7 +17,7 @@ import pytest
 import tests.lab as lab
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on, plan
-from tests.lab import inventory
+from tests.lab import inventory, node_faults
 from tests.lab.supply import container_engines
 
 NODE = "b200-1"
@@ -102,7 +102,7 @@ def pins() -> list[str]:
 def older(live: Live) -> Step:
     """A node that serves gets an older branch, tools and docker; it knows Ubuntu's archive."""
     live(1)
-    lab.add_archive(NODE)
+    node_faults.add_archive(NODE)
     container_engines.publish()
     text = json.dumps(container_engines.DAEMON_JSON)
     on(NODE, f"mkdir -p /etc/docker && echo '{text}' > {DAEMON_JSON}")
@@ -236,7 +236,7 @@ def test_replicas_are_stopped_before_the_set_is_replaced(
 @pytest.fixture(scope="module")
 def skewed(rolled_back: Step) -> Outcome:
     """Somebody takes the hold off and installs a fabric manager one patch older."""
-    deb = lab.older_fabric_manager(NODE, OLDER)
+    deb = node_faults.older_fabric_manager(NODE, OLDER)
     on(NODE, f"apt-mark unhold nvidia-fabricmanager-570 && dpkg -i {deb}")
     on(NODE, "systemctl restart nvidia-fabricmanager.service")
     return deploy("check.py", *data(FIRST))

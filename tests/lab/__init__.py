@@ -30,14 +30,12 @@ from tests.lab.lab import (
 from tests.lab.live import up_live
 from tests.lab.paths import LabError, LabPaths, lab_paths
 from tests.lab.snapshots import save
-from tests.lab.supply.archive import add_archive, older_fabric_manager
 from tests.lab.supply.engine import NoEngineError
 
 __all__ = [
     "LabError",
     "LabPaths",
     "NoEngineError",
-    "add_archive",
     "block_mirror",
     "bmc_down",
     "bmc_up",
@@ -48,7 +46,6 @@ __all__ = [
     "lab_paths",
     "large_disk",
     "new_host_key",
-    "older_fabric_manager",
     "plug",
     "power_on",
     "publish_vendor",

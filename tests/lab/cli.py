@@ -14,9 +14,9 @@ from b200kit.cli.command import INTERRUPTED, JSON, Command, Group, Refusal
 from b200kit.run import console
 from tests.lab.lab import bmc_down, bmc_up, down, down_all, inject, say, status, up
 from tests.lab.own_network import namespace
-from tests.lab.paths import ID_VARIABLE, LabError, lab_id
+from tests.lab.paths import ID_VARIABLE, LabError, lab_id, lab_paths
 from tests.lab.reimage import reimage
-from tests.lab.supply.systems import named
+from tests.lab.supply.systems import system_of
 from tests.lab.vm.cli import CODES, NAMES, SYSTEM
 from tests.lab.vm.cli import command as vm
 
@@ -123,7 +123,7 @@ def _about(state: dict[str, Any]) -> list[str]:
     directory = state["known_hosts"].rpartition("/")[0]
     which = f"{ID_VARIABLE}={lab_id()} " if lab_id() else ""
     inside = f"ip netns exec {namespace(lab_id())} " if lab_id() else ""
-    lines = [f"os        {named(state['os']).title}", f"mirror    {state['mirror']['url']}"]
+    lines = [f"os        {system_of(lab_paths()).title}", f"mirror    {state['mirror']['url']}"]
     engine = state.get("engine")
     if engine:
         note = " (a stand-in, not vLLM)" if engine["stand_in"] else " (real vLLM, CPU build)"

@@ -13,7 +13,9 @@ from tests.lab.lab import known, power_on
 from tests.lab.lab import run as run_in_host
 from tests.lab.paths import LabError
 from tests.lab.seed import write_keys
-from tests.lab.supply import kernels
+from tests.lab.state import lab_lock
+from tests.lab.supply import archive, deb, kernels
+from tests.lab.supply.packages import fabric_manager
 
 FAULTS = "/etc/b200-lab/faults"
 LOCKER = "b200-lab-locker.service"
@@ -135,6 +137,19 @@ def boots_right_kernel(name: str) -> None:
     root = _root(name)
     kernels.remove_kernel(root, kernels.NEWER)
     kernels.install_kernel(root, kernels.running())
+
+
+def add_archive(name: str) -> None:
+    """Have a host know Ubuntu's archive, as one of the repositories it was born with."""
+    lab = known(name)
+    with lab_lock(lab):
+        archive.publish(lab)
+    archive.add(lab, _root(name))
+
+
+def older_fabric_manager(name: str, driver: str) -> str:
+    """Put a fabric manager's .deb of another driver version onto a host; return its path there."""
+    return f"/root/{deb.build(fabric_manager(driver), _root(name) / 'root').name}"
 
 
 def rebuild_module(name: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.mounts import OWN_MOUNTS, mounted_below, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
+from tests.lab.supply import given_rootfs, ubuntu
 from tests.lab.supply.debian import debian_sources
 from tests.lab.supply.systems import System, system_of
 
@@ -43,7 +45,9 @@ _RECIPE = 1
 
 def recipe_stamp(system: System) -> str:
     """Return a hash of everything that decides what the base of a system holds."""
-    recipe = [_RECIPE, system.suite, PACKAGES, MASKED, SSHD, _LEFT_OUT]
+    recipe = [_RECIPE, system.name, system.suite, PACKAGES, MASKED, SSHD, _LEFT_OUT]
+    if system.shape or system.digest:
+        recipe.append(Path(ubuntu.__file__).read_text(encoding="utf-8"))
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
 
 
@@ -64,8 +68,13 @@ def ensure_base(lab: LabPaths, progress: Progress) -> None:
     for leftover in (building, lab.base):
         remove_tree(leftover)
     with timed(progress, f"base: {system.title} root file system for the hosts"):
-        _bootstrap(building, system)
-        prepare(building)
+        if system.digest:
+            given_rootfs.unpack(building, system)
+        else:
+            _bootstrap(building, system)
+        if system.shape:
+            ubuntu.shape(building, system)
+        prepare(building, ubuntu.MASKED if system.shape or system.digest else ())
         building.rename(lab.base)
         stamp.write_text(recipe_stamp(system))
 
@@ -77,7 +86,7 @@ def _bootstrap(target: Path, system: System) -> None:
     run(
         [
             *OWN_MOUNTS, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
-            f"--include={','.join(PACKAGES)}",
+            f"--include={','.join((*PACKAGES, *(ubuntu.PACKAGES if system.shape else ())))}",
             '--aptopt=APT::Install-Recommends "false"',
             *leave_out, system.suite, target, *debian_sources(system),
         ],
@@ -85,9 +94,12 @@ def _bootstrap(target: Path, system: System) -> None:
     )  # fmt: skip
 
 
-def prepare(base: Path) -> None:
-    """Turn a fresh Debian tree into a host's base: hermetic, keyless, fit for a container."""
-    for unit in MASKED:
+def prepare(base: Path, masked: Sequence[str] = ()) -> None:
+    """Turn a fresh tree into a host's base: hermetic, keyless, fit for a container.
+
+    *masked* are units besides those that are masked everywhere.
+    """
+    for unit in (*MASKED, *masked):
         _link(base / "etc/systemd/system" / unit, "/dev/null")
     _link(base / "etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target")
     for key in (base / "etc/ssh").glob("ssh_host_*"):

@@ -13,7 +13,8 @@ from tests.lab.hardware import image
 from tests.lab.hardware.scenario import render
 from tests.lab.paths import LabPaths, host_address
 from tests.lab.power.bmc_system import system_id
-from tests.lab.supply import kernels
+from tests.lab.supply import kernels, ubuntu
+from tests.lab.supply.systems import system_of
 
 FIRMWARE = Path(__file__).parent / "firmware"
 _GUEST_FIRMWARE = "usr/lib/b200-lab"
@@ -39,6 +40,8 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     write_scenario(root, scenario)
     kernels.install_kernel(root, kernels.running())
     install_firmware(root)
+    if system_of(lab).shape:
+        ubuntu.seed(lab, name, root)
     image.install(root, scenario)
 
 

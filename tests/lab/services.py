@@ -13,6 +13,7 @@ from tests.lab.own_network import outside
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
 from tests.lab.rootfs import ensure_base
 from tests.lab.shell import Progress, ensure_host_packages
+from tests.lab.supply import archive, given_rootfs
 from tests.lab.supply.engine import check_engine, ensure_engine, publish_stand_in
 from tests.lab.supply.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
 from tests.lab.supply.models import ensure_model
@@ -27,7 +28,7 @@ def prepare(
 
     Where two labs begin at once, one makes it and the other waits.
     """
-    check_engine(choose(lab, system), engine)
+    check_engine(choose(lab, system, given_rootfs.named()), engine)
     with shared_lock(lab.root), outside():
         ensure_host_packages(progress)
         ssh.ensure_keys(lab)
@@ -42,6 +43,8 @@ def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str,
     """
     lab.cache.mkdir(parents=True, exist_ok=True)
     repositories = ensure_repositories(lab, progress)
+    if system_of(lab).shape:
+        archive.publish(lab)
     chosen = ensure_engine(lab, engine, progress)
     revision = ensure_model(lab, with_tokenizer=not chosen["stand_in"], progress=progress)
     ensure_api_key(lab)

@@ -17,7 +17,7 @@ from tests.lab.supply.gpg import SigningKey
 VALID_FOR = timedelta(days=3650)
 
 
-def release_text(indexes: Mapping[str, bytes], label: str, now: datetime) -> str:
+def release_text(indexes: Mapping[str, bytes], label: str, now: datetime, suite: str = "./") -> str:
     """Return a Release file that covers ``indexes`` (name to content), valid for ten years.
 
     ``now`` must be in UTC: apt reads the dates as such.
@@ -26,7 +26,7 @@ def release_text(indexes: Mapping[str, bytes], label: str, now: datetime) -> str
         "Origin": label,
         "Label": label,
         # apt compares Suite with what the source asks for: "./" in a flat repository.
-        "Suite": "./",
+        "Suite": suite,
         "Date": _date(now),
         "Valid-Until": _date(now + VALID_FOR),
         "Architectures": "amd64",
@@ -80,6 +80,31 @@ def publish(
     release = building / "Release"
     release.write_text(release_text(indexes, label, datetime.now(UTC)), encoding="utf-8")
     key.sign_release(release)
+    _swap(building, directory)
+
+
+def publish_suites(
+    directory: Path,
+    suites: Mapping[str, Iterable[Path]],
+    component: str,
+    key: SigningKey,
+    label: str,
+) -> None:
+    """Replace the repository at ``directory`` by one of suites (name to packages), as Ubuntu's."""
+    building = directory.with_name(f"{directory.name}.building")
+    remove_tree(building)
+    for suite, debs in suites.items():
+        pool, dist = building / "pool" / suite, building / "dists" / suite
+        (index := dist / component / "binary-amd64").mkdir(parents=True)
+        pool.mkdir(parents=True)
+        for deb in debs:
+            _place(deb, pool / deb.name)
+        listed = run(["apt-ftparchive", "packages", f"pool/{suite}"], cwd=building).stdout.encode()
+        (index / "Packages").write_bytes(listed)
+        names = {f"{component}/binary-amd64/Packages": listed}
+        release = dist / "Release"
+        release.write_text(release_text(names, label, datetime.now(UTC), suite), encoding="utf-8")
+        key.sign_release(release)
     _swap(building, directory)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import LabPaths
 from tests.lab.shell import Progress, run, timed
+from tests.lab.supply import given_rootfs
 from tests.lab.supply.debian import debian_sources, main_source
 from tests.lab.supply.systems import NEWER, System, system_of
 
@@ -66,17 +67,25 @@ def ensure_pool(lab: LabPaths, wanted: Pool, progress: Progress) -> Path:
     for leftover in (building, pool):
         remove_tree(leftover)
     with timed(progress, f"mirror: packages of {wanted.system.title} the hosts will install"):
-        options = _apt_options(wanted, building)
-        run(["apt-get", *options, "update"], timeout=600)
-        install = ["install", "--download-only", "--no-install-recommends", "-y", *wanted.packages]
-        run(["apt-get", *options, *install], timeout=1200)
-    archives = building / "archives"
+        archives = building / "archives"
+        if wanted.system.digest:
+            (archives / "partial").mkdir(parents=True)
+            given_rootfs.fetch(wanted.status.parents[3], wanted.packages, archives)
+        else:
+            _fetch(wanted, building)
     remove_tree(archives / "partial")
     (archives / "lock").unlink(missing_ok=True)
     (archives / "stamp").write_text(wanted.stamp)
     archives.rename(pool)
     remove_tree(building)
     return pool
+
+
+def _fetch(wanted: Pool, building: Path) -> None:
+    options = _apt_options(wanted, building)
+    run(["apt-get", *options, "update"], timeout=600)
+    install = ["install", "--download-only", "--no-install-recommends", "-y", *wanted.packages]
+    run(["apt-get", *options, *install], timeout=1200)
 
 
 def _apt_options(wanted: Pool, work: Path) -> list[str]:

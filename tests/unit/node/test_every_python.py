@@ -10,10 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import pytest
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
 from b200kit.run import zipapp
+from tests.interpreters import OWN, interpreter
 from tests.unit import own_state, states
 from tests.unit.lab.shim_kit import facts
 from tests.unit.node.client.server_thread import running
@@ -31,7 +30,6 @@ from tests.unit.node_schema import problems
 
 pytestmark = pytest.mark.process
 
-OWN = "{}.{}".format(*sys.version_info)
 VERSIONS = sorted({"3.10", "3.11", "3.12", "3.13", OWN})
 
 # What the program itself does at its start, to call what lies in it.
@@ -50,24 +48,6 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import unstructure
 print(json.dumps([unstructure(judge(*each)) for each in json.load(sys.stdin)]))
 """
-
-
-@cache
-def interpreter(version: str) -> str | None:
-    """The program of a version; None where this machine has none that runs."""
-    if version == OWN:
-        return sys.executable
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")
-    installed = [*pyenv.glob(f"{version}.*"), *uv.glob(f"cpython-{version}.*")]
-    # pyenv's shim on PATH runs none but the chosen versions.
-    found = [shutil.which(f"python{version}"), *(str(one / "bin/python3") for one in installed)]
-    return next((one for one in found if one and _version_of(one) == version), None)
-
-
-def _version_of(program: str) -> str:
-    ask = [program, "-I", "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
-    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
 
 
 @pytest.fixture(params=VERSIONS)
