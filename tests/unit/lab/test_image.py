@@ -5,11 +5,14 @@ from __future__ import annotations
 from tests.e2e.site.test_ready_lab import SCENARIOS
 from tests.lab.hardware import image, scenario
 
+# That of a system of its own: tests/e2e/systems/test_ubuntu_2404.py.
+UBUNTU = "image-ubuntu-first-boot"
+
 
 def test_ready_is_tried_on_every_image() -> None:
     known = {name for name in scenario.names() if name.startswith("image-")}
     assert len(known) >= 11
-    assert known <= set(SCENARIOS)
+    assert known <= {*SCENARIOS, UBUNTU}
 
 
 def test_host_that_is_kept_is_entered_as_before_whatever_was_injected() -> None:

@@ -11,6 +11,7 @@ LEFT_OUT = {
     *("clock.one-service", "clock.synchronized", "containers.cdi", "containers.reload-trap"),
     *("containers.runtimes", "fabric.nvlsm-installed", "host.firewall", "host.logs"),
     *("host.settings", "host.storage", "nics.management-port", "nvls.manager", "packages.held"),
+    *("packages.origin", "restarts.automatic", "upgrades.automatic"),
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
     *("precision.validated", "proof.valid", "services.active", "serving.probe", "serving.running"),
     *("replays.rate", "serving.certificates", "serving.room", "serving.starting"),

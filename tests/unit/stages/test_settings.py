@@ -289,7 +289,7 @@ def test_file_of_an_earlier_version_goes(tmp_path: Path) -> None:
 
 def test_no_file_of_an_image_takes_the_command_line_back(tmp_path: Path) -> None:
     """Ubuntu's cloud images set the line anew in grub.d, sites in later files."""
-    node, _ = bare(tmp_path / "node")
+    node, _ = bare(tmp_path)
     [ours] = [file for file in settings.desired(node, ()).files if file.path == settings.GRUB]
     folder = tmp_path / "etc/default/grub.d"
     folder.mkdir(parents=True)
