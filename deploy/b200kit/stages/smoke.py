@@ -23,7 +23,7 @@ from b200kit.node.state.drift import File
 from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
 from b200kit.records.statistics import METRICS
-from b200kit.run import remote
+from b200kit.run import jsonl, remote
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import gateway, golden, proof, serving, watchdog
 
@@ -134,11 +134,15 @@ def _by_its_record(node: Node, smoke: SmokeResult) -> SmokeResult:
 
 def _compared(node: Node, smoke: SmokeResult) -> BaselineComparison:
     """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
-    known = store.read(store.directory(node.spec.records), node.name)
+    folder = store.directory(node.spec.records)
+    known = store.read(folder, node.name)
     if not known.of(entries.Acceptance):
         # A damaged line may have been the acceptance.
         if known.damage:
-            return BaselineComparison("unknown", known.damage[0])
+            file = jsonl.path_of(folder, node.name)
+            return BaselineComparison(
+                "unknown", f"{file}: {known.damage[0]}; move it away to begin a new record"
+            )
         return BaselineComparison("none", _NO_BASELINE)
     entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)

@@ -169,5 +169,5 @@ def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled
     accepted(node)
     path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
     path.write_text(path.read_text().replace("burn-in", "burn-out"))
-    with raises_message(StageFailed):
+    with pytest.raises(StageFailed, match=f"{path}: line 11 was changed .* move it away"):
         measure(node, result())
