@@ -82,7 +82,7 @@ def install(
         there = f"dpkg-query -W -f '${{Package}}\\n' {held} 2>/dev/null"
         steps.append(f"{there} | xargs -r apt-mark hold")
     steps.append(f"cat {PACKAGES}")
-    output = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.WHY)
+    output = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.why())
     return _unavailable(output, packages)
 
 

@@ -15,8 +15,12 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import program_step
 
 LOG = "/var/log/b200kit-apt.log"
-WHY = program_step(f"apt-failure {LOG}")
 _LOCK_WAIT_S = 300
+
+
+def why() -> str:
+    """The step that says in one line why apt failed."""
+    return program_step(f"apt-failure {LOG}")
 
 
 def before_update(node: Node) -> str:
@@ -47,14 +51,14 @@ def left(node: Node) -> list[str]:
 
 def finish_interrupted(node: Node) -> str:
     """Finish an interrupted dpkg. What is ours and still fails is left to the driver stage."""
-    node.connected().run_logged(before_update(node), LOG, WHY)
+    node.connected().run_logged(before_update(node), LOG, why())
     return "finished what an interrupted dpkg had left"
 
 
 def configure(node: Node) -> str:
     """Configure what is left; raises with the cause, such as a module that does not build."""
     steps = [before_update(node), "dpkg --force-confold --configure -a"]
-    node.connected().run_logged(" && ".join(steps), LOG, WHY)
+    node.connected().run_logged(" && ".join(steps), LOG, why())
     return "configured what was left"
 
 

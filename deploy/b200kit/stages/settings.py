@@ -7,9 +7,10 @@ put back, without a reboot unless only a boot brings it. After a change all is r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
-from b200kit.catalog import load
+from b200kit.catalog import settings as catalogue
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -30,7 +31,6 @@ SERVICES = "/etc/systemd/system.conf.d/60-b200kit.conf"
 SWAP = "swap.target"
 # Of an earlier version, which kept nouveau out by a file of its own.
 _EARLIER = "/etc/modprobe.d/b200kit-nouveau.conf"
-UNITS = setting_units.units(load.load().settings)
 # Means to the act that puts it in force at once; a boot brings the others.
 _AT_ONCE = {
     "sysctl": f"sysctl:{SYSCTL}",
@@ -44,16 +44,21 @@ _NOTHING_MORE: dict[str, Any] = {
 }
 
 
+@cache
+def _units() -> Sequence[SettingUnit]:
+    return setting_units.units(catalogue.load())
+
+
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """A drop-in for each means, and the units of those settings that a unit puts in force."""
     del layout
     managed = Managed(node)
-    mine = [unit for unit in UNITS if managed.applies(unit.setting)]
+    mine = [unit for unit in _units() if managed.applies(unit.setting)]
     return DesiredState(
         files=(*_files(managed), *(unit.file(managed, _AT_ONCE["limit"]) for unit in mine)),
         units=tuple(unit.desired(managed) for unit in mine),
-        probe_units=(SWAP, *(unit.name for unit in UNITS)),
-        absent_files=(_EARLIER, *(unit.path for unit in UNITS if unit not in mine)),
+        probe_units=(SWAP, *(unit.name for unit in _units())),
+        absent_files=(_EARLIER, *(unit.path for unit in _units() if unit not in mine)),
         observe_request=managed.requested,
     )
 
@@ -112,13 +117,13 @@ def _due(managed: Managed) -> set[str]:
 
 def _lost(managed: Managed) -> list[SettingUnit]:
     """The units whose settings are known not to be in force."""
-    return [u for u in UNITS if managed.applies(u.setting) and u.is_lost(managed)]
+    return [u for u in _units() if managed.applies(u.setting) and u.is_lost(managed)]
 
 
 def _gone(managed: Managed, target: DesiredState) -> list[Change]:
     """Files and units of another choice, or of an earlier version."""
     paths = [path for path in target.absent_files if drift.is_present(path, managed.raw)]
-    stop = "".join(unit.removal(managed) for unit in UNITS if unit.path in paths)
+    stop = "".join(unit.removal(managed) for unit in _units() if unit.path in paths)
     act = _running(f"{stop}rm -f {' '.join(paths)} && systemctl daemon-reload")
     return [Change(f"remove {', '.join(paths)}", act)] if paths else []
 

@@ -33,6 +33,8 @@ class Keys(BaseModel):
     """The keys of one mapping in the inventory. Strict: True is no number, "4" neither."""
 
     model_config = ConfigDict(
+        # Most are only parts of another's validator.
+        defer_build=True,
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
