@@ -85,9 +85,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
         units=(Unit(UNIT, active=False),),
-        observe_request={
-            "automatic": {"units": watched(node), "packages": [*stack(node).judged()]},
-        },
+        observe_request={"automatic": {"units": watched(node)}},
     )
 
 

@@ -6,12 +6,13 @@ Asked by what apt, needrestart and cloud-init themselves would do, not by a file
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.facts.dpkg_state import VENDOR
 from b200kit.node.lib.apt_output import offers
-from b200kit.node.lib.readings import attempt, command
+from b200kit.node.lib.readings import attempt, command, is_unmeasured
 
 ROOT = Path("/")
 _UPGRADES = "APT::Periodic::Unattended-Upgrade"
@@ -29,12 +30,13 @@ for my $unit (@units) {
 """
 
 
-def automatic(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the packages and units that are asked for; each reading by itself."""
+def automatic(asked: Mapping[str, Any], listing: Callable[[], Any]) -> dict[str, Any]:
+    """Of the units that are asked for and of dpkg's *listing*; each reading by itself."""
+    rows = listing()
     return {
         "upgrades": attempt(upgrades),
         "restarts": attempt(lambda: restarts(asked.get("units", ()))),
-        "origins": attempt(lambda: origins(asked.get("packages", ()))),
+        "origins": rows if is_unmeasured(rows) else attempt(lambda: origins(rows)),
     }
 
 
@@ -53,9 +55,12 @@ def restarts(units: Iterable[str]) -> list[str] | None:
     return command(["perl", "-e", _RESTARTS, *units]).split()
 
 
-def origins(packages: Iterable[str]) -> dict[str, list[str]]:
-    """Installed packages to the repositories that have this version of them."""
-    names = list(packages)
+def origins(listing: str) -> dict[str, list[str]]:
+    """The vendor's installed packages to the repositories that have this version of them.
+
+    All of them, as their names depend on the driver's branch and on the system.
+    """
+    names = [name for name, *_ in map(str.split, listing.splitlines()) if VENDOR.search(name)]
     policy = command(["apt-cache", "policy", *names]) if names else ""
     return {
         name: list(offer.sources)

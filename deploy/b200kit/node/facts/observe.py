@@ -100,14 +100,14 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "listening": system.listening,
         "notes": managed_files.notes,
         "engine_probes": lambda: managed_files.of_each(_PROBES, engine_probe.NAME),
-        **asked_parts(ask),
+        **asked_parts(ask, listing),
     }
 
 
-def asked_parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+def asked_parts(ask: dict[str, Any], listing: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     """The parts that are read only when they are asked for."""
     readers: dict[str, Callable[[Any], Any]] = {
-        "automatic": automatic.automatic,
+        "automatic": lambda asked: automatic.automatic(asked, listing),
         "certificates": certificates.certificates,
         "containers": containers.containers,
         "storage": storage.storage,

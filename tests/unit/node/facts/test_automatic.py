@@ -73,3 +73,35 @@ def test_needrestart_is_asked_by_its_own_configuration(
     script = automatic._RESTARTS.replace("/etc/needrestart/needrestart.conf", str(main))
     said = readings.command(["perl", "-e", script, *UNITS]).split()
     assert said == (["ssh.service"] if ours else [*UNITS])
+
+
+def test_each_package_of_the_vendor_has_its_repositories_whatever_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a branch below 580 the names are others, which whoever asks may not know yet."""
+    listing = "nvidia-persistenced\t570.133.20-1\thi \nnvlsm\t\tun \nbash\t5.2\tii \n"
+    policy = """\
+nvidia-persistenced:
+  Installed: 570.133.20-1
+  Version table:
+     580.126.20-1 500
+        500 https://mirror.example.internal/apt ./ Packages
+ *** 570.133.20-1 1001
+        500 https://mirror.example.internal/apt ./ Packages
+        100 /var/lib/dpkg/status
+nvlsm:
+  Installed: (none)
+  Version table:
+     2025.06.11-1 500
+        500 https://mirror.example.internal/apt ./ Packages
+"""
+    asked: list[str] = []
+
+    def answer(words: list[str]) -> str:
+        asked.extend(words)
+        return policy
+
+    monkeypatch.setattr(automatic, "command", answer)
+    found = automatic.origins(listing)
+    assert found == {"nvidia-persistenced": ["https://mirror.example.internal/apt"]}
+    assert asked == ["apt-cache", "policy", "nvidia-persistenced", "nvlsm"]
