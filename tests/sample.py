@@ -59,7 +59,8 @@ settings.register_profile("explore", max_examples=1500, deadline=None)
 
 def pytest_configure(config: pytest.Config) -> None:
     """How much this run takes."""
-    _asked["all"] = config.getoption("all_cases")
+    # What is not run is not on file afterwards.
+    _asked["all"] = config.getoption("all_cases") or config.getoption("update_messages")
     if not config.getoption("--hypothesis-profile", None):
         settings.load_profile("same" if _asked["all"] else "quick")
 
