@@ -131,7 +131,7 @@ def _receivers(config: Path, sent: list[Sent]) -> Iterator[None]:
             """Nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     given = yaml.safe_load(config.read_text())
     for one in (one for one in given["receivers"] if one["name"] != NOBODY):
         url = f"http://127.0.0.1:{server.server_port}/{one['name']}"

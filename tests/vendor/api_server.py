@@ -107,7 +107,7 @@ def listening(server: ApiServer) -> Iterator[str]:
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
-        Thread(target=listener.serve_forever, daemon=True).start()
+        Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{listener.server_port}"
         listener.shutdown()
 

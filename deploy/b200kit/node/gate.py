@@ -65,7 +65,8 @@ def parts(view: Expectation) -> dict[str, Any]:
 def watched(view: Expectation) -> dict[str, Any] | None:
     """What is not to be changed by anybody else, if the expectation names it."""
     units = view.known(list, "automatic", "units")
-    return None if units is None else {"units": units}
+    packages = view.known(dict, "driver", "packages") or {}
+    return None if units is None else {"units": units, "packages": [*packages]}
 
 
 def named(view: View) -> dict[str, str] | None:

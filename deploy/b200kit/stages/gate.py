@@ -85,7 +85,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
         units=(Unit(UNIT, active=False),),
-        observe_request={"automatic": {"units": watched(node)}},
+        observe_request={
+            "automatic": {"units": watched(node), "packages": [*stack(node).judged()]},
+        },
     )
 
 

@@ -301,7 +301,7 @@ def encrypted(folder: Path) -> Iterator[tuple[str, Path]]:
     server = HTTPServer(("127.0.0.1", 0), _Models)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"https://localhost:{server.server_port}", certificate

@@ -71,7 +71,7 @@ def serving(folder: Path, sources: tuple[str, ...]) -> Iterator[Endpoint]:
     node = socketserver.ThreadingUnixStreamServer(str(folder / "metrics"), Answering)
     every: list[socketserver.BaseServer] = [*engines, node]
     for server in every:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     ports, port = [int(one.server_address[1]) for one in engines], free_port()
     asked = Monitoring.model_validate({"from": sources, "port": port})
     with running(folder, ports, monitoring=asked) as gateway:

@@ -146,7 +146,7 @@ def pretended() -> Iterator[str]:
     """Its URL."""
     Pretended.workers.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pretended)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -31,12 +31,12 @@ for my $unit (@units) {
 
 
 def automatic(asked: Mapping[str, Any], listing: Callable[[], Any]) -> dict[str, Any]:
-    """Of the units that are asked for and of dpkg's *listing*; each reading by itself."""
-    rows = listing()
+    """Of units and packages that are asked for, and dpkg's *listing*; each reading by itself."""
+    rows, packages = listing(), asked.get("packages", ())
     return {
         "upgrades": attempt(upgrades),
         "restarts": attempt(lambda: restarts(asked.get("units", ()))),
-        "origins": rows if is_unmeasured(rows) else attempt(lambda: origins(rows)),
+        "origins": rows if is_unmeasured(rows) else attempt(lambda: origins(packages, rows)),
     }
 
 
@@ -55,12 +55,14 @@ def restarts(units: Iterable[str]) -> list[str] | None:
     return command(["perl", "-e", _RESTARTS, *units]).split()
 
 
-def origins(listing: str) -> dict[str, list[str]]:
-    """The vendor's installed packages to the repositories that have this version of them.
+def origins(packages: Iterable[str], listing: str) -> dict[str, list[str]]:
+    """Installed packages to the repositories that have this version of them.
 
-    All of them, as their names depend on the driver's branch and on the system.
+    All of the driver's, too: their names depend on its branch and on the system, which whoever asks
+    may not know yet.
     """
-    names = [name for name, *_ in map(str.split, listing.splitlines()) if VENDOR.search(name)]
+    known = [name for name, *_ in map(str.split, listing.splitlines()) if VENDOR.search(name)]
+    names = sorted({*packages, *known})
     policy = command(["apt-cache", "policy", *names]) if names else ""
     return {
         name: list(offer.sources)

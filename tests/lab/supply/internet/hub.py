@@ -83,7 +83,9 @@ def served(hub: Hub, address: str = "127.0.0.1", store_address: str = "127.0.0.2
     hub.url = f"http://{address}:{front.server_port}"
     hub.store_url = f"http://{store_address}:{store.server_port}"
     servers = (front, store)
-    threads = [threading.Thread(target=each.serve_forever, daemon=True) for each in servers]
+    threads = [
+        threading.Thread(target=each.serve_forever, args=(0.01,), daemon=True) for each in servers
+    ]
     for thread in threads:
         thread.start()
     try:

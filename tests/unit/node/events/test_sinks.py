@@ -101,7 +101,7 @@ def server(
     context.load_cert_chain(folder / "own.pem")
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.socket = context.wrap_socket(listening.socket, server_side=True)
-    thread = threading.Thread(target=listening.serve_forever)
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"https://localhost:{listening.server_address[1]}/events", had

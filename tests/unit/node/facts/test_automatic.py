@@ -89,6 +89,11 @@ nvidia-persistenced:
  *** 570.133.20-1 1001
         500 https://mirror.example.internal/apt ./ Packages
         100 /var/lib/dpkg/status
+libnccl2:
+  Installed: 2.27.7-1
+  Version table:
+ *** 2.27.7-1 100
+        100 /var/lib/dpkg/status
 nvlsm:
   Installed: (none)
   Version table:
@@ -102,6 +107,7 @@ nvlsm:
         return policy
 
     monkeypatch.setattr(automatic, "command", answer)
-    found = automatic.origins(listing)
-    assert found == {"nvidia-persistenced": ["https://mirror.example.internal/apt"]}
-    assert asked == ["apt-cache", "policy", "nvidia-persistenced", "nvlsm"]
+    found = automatic.origins(["libnccl2"], listing)
+    vendor = ["https://mirror.example.internal/apt"]
+    assert found == {"libnccl2": [], "nvidia-persistenced": vendor}
+    assert asked == ["apt-cache", "policy", "libnccl2", "nvidia-persistenced", "nvlsm"]

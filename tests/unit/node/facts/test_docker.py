@@ -92,7 +92,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     (tmp_path / "42").mkdir()
     (tmp_path / "42" / "comm").write_text("dockerd\n")
     with Server(str(tmp_path / "docker.sock"), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield message
         server.shutdown()
 

@@ -31,7 +31,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pa
     write_wheel(folder, "engine", "1.0+cpu", "made for a test")
     write_wheel(folder, "library", "2.0", "made for a test")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("UV_FIND_LINKS", f"{url}/")
         monkeypatch.setenv("UV_NO_INDEX", "1")
