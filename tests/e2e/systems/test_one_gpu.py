@@ -19,7 +19,7 @@ def test_one_gpu_comes_live_without_a_fabric(boot: Boot) -> None:
     boot("one-gpu")
     board = deploy("ready.py")
     assert board.code == 1
-    assert "8 x 10de:2901" in board.said
+    assert "8 x B200 (10de:2901)" in board.said
     first = deploy("b200.py", *SHORT_SMOKE, *ALONE)
     assert first.code == 0, first.said
     host = first.host(NODE)

@@ -15,6 +15,8 @@ from b200kit.node.lib.apt_output import offers
 from b200kit.node.lib.readings import attempt, command, is_unmeasured
 
 ROOT = Path("/")
+# In memory: a look writes nothing, and apt would renew caches that are older than its lists.
+_POLICY = ("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "policy")
 _UPGRADES = "APT::Periodic::Unattended-Upgrade"
 # needrestart 3.6 evaluates its file, which evaluates those of conf.d, and leaves alone a unit that
 # an expression maps to 0. "l": it lists what it would restart.
@@ -63,7 +65,7 @@ def origins(packages: Iterable[str], listing: str) -> dict[str, list[str]]:
     """
     known = [name for name, *_ in map(str.split, listing.splitlines()) if VENDOR.search(name)]
     names = sorted({*packages, *known})
-    policy = command(["apt-cache", "policy", *names]) if names else ""
+    policy = command([*_POLICY, *names]) if names else ""
     return {
         name: list(offer.sources)
         for name, versions in offers(policy).items()

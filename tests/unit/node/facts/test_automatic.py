@@ -110,4 +110,4 @@ nvlsm:
     found = automatic.origins(["libnccl2"], listing)
     vendor = ["https://mirror.example.internal/apt"]
     assert found == {"libnccl2": [], "nvidia-persistenced": vendor}
-    assert asked == ["apt-cache", "policy", "libnccl2", "nvidia-persistenced", "nvlsm"]
+    assert asked == [*automatic._POLICY, "libnccl2", "nvidia-persistenced", "nvlsm"]
