@@ -152,8 +152,8 @@ def ever_started(name: str, unit: str) -> bool:
 @contextmanager
 def unwatched(name: str) -> Iterator[None]:
     """A node whose watchdog, which would take a faulty replica out before it is measured, rests."""
-    on(name, "systemctl stop b200-watchdog.service")
+    on(name, "systemctl stop b200-agent.service")
     try:
         yield
     finally:
-        on(name, "systemctl start b200-watchdog.service")
+        on(name, "systemctl start b200-agent.service")

@@ -22,7 +22,7 @@ from tests.lab.standin.processes import CORE, WORKER
 NODE = "b200-1"
 STREAMS, TOKENS = 4, 400
 REPLICA, OTHER, GATEWAY = "vllm@0.service", "vllm@1.service", "haproxy.service"
-WATCHDOG, GATE = "b200-watchdog.service", "b200-gate.service"
+WATCHDOG, GATE = "b200-agent.service", "b200-gate.service"
 UNITS = (REPLICA, OTHER, GATEWAY, WATCHDOG, GATE)
 PROGRAM = "python3 -I /usr/local/lib/b200kit/node.pyz"
 INVOCATION = "systemctl show -p InvocationID --value"

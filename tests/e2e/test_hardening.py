@@ -94,7 +94,7 @@ def test_power_cap_is_set_again_when_the_persistence_daemon_restarts(served: Out
     assert {gpu["power_enforced_mw"] for gpu in gpus} == {700_000}
 
 
-@pytest.mark.parametrize("unit", [UNIT, "b200-watchdog.service"])
+@pytest.mark.parametrize("unit", [UNIT, "b200-agent.service"])
 def test_unit_that_stays_on_loopback_reaches_no_other_address(served: Outcome, unit: str) -> None:
     """In the very control group of the running unit: its own sshd answers on loopback only."""
     group = hardened.properties(NODE, unit)["ControlGroup"]

@@ -126,7 +126,7 @@ def _fingerprint(name: str) -> str:
         name,
         "(find /etc /usr/local /opt /srv /var/lib/b200kit -xdev -newer /etc/machine-id -type f "
         # What the watchdog goes on writing for itself.
-        "-not -path '/var/lib/b200kit/watchdog/*' -exec md5sum {} + ; dpkg -l; "
+        "-not -path '/var/lib/b200kit/agent/*' -exec md5sum {} + ; dpkg -l; "
         "systemctl list-units --no-legend --state=active --type=service | awk '{print $1}' | "
         "grep -v session) 2>/dev/null | sort | md5sum",
     )

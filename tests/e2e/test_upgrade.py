@@ -180,7 +180,7 @@ def test_plan_of_an_upgrade_says_versions_reboot_and_what_stops(planned: Outcome
     said = planned.stderr
     assert f"nvidia-open {FIRST}-1 -> {LATER}" in said, said
     assert f"nvidia-fabricmanager {LATER}" in said
-    stops = "b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
+    stops = "b200-agent.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
     assert f"would stop {stops}, nvidia-" in said
     assert f"would reboot: the loaded nvidia module is {FIRST}" in said
 
@@ -228,7 +228,7 @@ def test_replicas_are_stopped_before_the_set_is_replaced(
     made: Step = request.getfixturevalue(step)
     [driver] = [s for s in made.outcome.host(NODE)["stages"] if s["name"] == "driver"]
     whats = driver["changes"]
-    [stop] = [number for number, what in enumerate(whats) if what.startswith("stop b200-watchdog.")]
+    [stop] = [number for number, what in enumerate(whats) if what.startswith("stop b200-agent.")]
     [install] = [number for number, what in enumerate(whats) if "nvidia-open " in what]
     assert whats.index("fetch the packages of the set") < stop < install
 

@@ -221,22 +221,14 @@ def test_full_hash_finds_what_the_record_cannot(mended: Outcome, next_store: Sto
 
 
 @pytest.fixture(scope="module")
-def packed(mended: Outcome) -> str:
-    """The hash of what a warm replica of the first node compiled: here, a file that says so."""
-    compiled = "mkdir triton && echo compiled on the first node > triton/kernel && chown -R vllm: ."
-    on(NODE, f"cd $(ls -td /var/cache/vllm/0/*/ | head -n 1) && {compiled}")
-    return on(NODE, f"python3 -I {PROGRAM} compile-cache pack --root /var/cache/vllm/0")
-
-
-@pytest.fixture(scope="module")
-def shared(packed: str, next_store: Store) -> Outcome:
-    """Another node takes the model and the caches from the first, which serves them."""
+def shared(mended: Outcome, next_store: Store) -> Outcome:
+    """Another node takes the model from the first, which serves it."""
     lab.up(2, ["healthy"], engine="stand-in")
     sharing = run(next_store, "--limit", NODE, weights={"server": SERVER})
     assert sharing.code == 0, sharing.said[-3000:]
     next_store.sent.clear()
     peer = f"http://{address(NODE)}:8090"
-    return run(next_store, "--limit", OTHER, weights={"peers": [peer], "packed_caches": packed})
+    return run(next_store, "--limit", OTHER, weights={"peers": [peer]})
 
 
 @pytest.mark.long
@@ -247,18 +239,6 @@ def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
     assert next_store.sent == []
     given = on(NODE, "journalctl -o cat --no-pager -u b200-weights-server")
     assert f'{address(OTHER)} "GET /{MODEL_NAME}/{next_store.revision}/{SHARD} ' in given
-
-
-@pytest.mark.long
-def test_replicas_begin_with_the_caches_that_another_node_packed(
-    shared: Outcome, packed: str
-) -> None:
-    for number in (0, 1):
-        [found] = on(OTHER, f"ls /var/cache/vllm/{number}/*/triton/kernel").split()
-        assert on(OTHER, f"cat {found}") == "compiled on the first node"
-        assert on(OTHER, f"stat -c %U {found}") == "vllm"
-        began = f"caches begin with {packed}.tar"
-        assert began in on(OTHER, f"journalctl -o cat --no-pager -u vllm@{number}")
 
 
 @pytest.mark.long

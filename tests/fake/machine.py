@@ -214,7 +214,7 @@ class Machine:
         for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
-        look = self.files.get(str(managed_files.LOOK))
+        look = self.files.get(proofs.LOOK)
         document["notes"]["watch"] = json.loads(_content(look)) if look else None
         document["notes"]["proof"] = proofs.issued(self, document["host"])
         if self.loaded is None:
@@ -321,6 +321,7 @@ class Machine:
             "apt-trial": lambda arguments, stdin: json.dumps(APT | self.apt),
             "weights": self._weights,
             "rolling-restart": self._rolling_restart,
+            "look": lambda arguments, stdin: proofs.look(self, self._host()),
             "bandwidth": lambda arguments, stdin: proofs.measure_bandwidth(self, self._host()),
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
@@ -511,8 +512,6 @@ class Machine:
             for unit in names:
                 if verb == "enable":
                     self.units.setdefault(unit, {})["enabled"] = "enabled"
-                elif verb == "start" and unit == "b200-watch.service":
-                    proofs.look(self, self._host())
                 elif verb in ("start", "restart", "reload-or-restart"):
                     self.start(unit)
                 elif verb == "stop":

@@ -6,13 +6,13 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from b200kit.node.agent import evidence
+from b200kit.node.agent.evidence import Now
 from b200kit.node.bandwidth import tests
-from b200kit.node.lib import documents, managed_files, timestamp
-from b200kit.node.lib.documents import unstructure
-from b200kit.node.proof import document, sources
-from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import ProofRules, ServingNow
+from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state import quarantine
+from b200kit.node.state.proof import ProofRules, ServingNow
 from b200kit.node.state.verdict import Finding, Fit, GateVerdict, Status
 from b200kit.node.state.watch import Look
 from b200kit.stages import proof as rules
@@ -22,12 +22,14 @@ from tests.unit import corpus
 if TYPE_CHECKING:
     from tests.fake.machine import Machine
 
+LOOK = "/run/look.json"
+"""Where a machine in memory keeps its last look."""
 _LEFT = (smoke.RECORD, tests.PATH)
 _WELL = (Finding("all is well"),)
 _MEASURED = "bandwidth measured in this boot is as expected"
 
 
-def look(machine: Machine, host: dict[str, Any]) -> None:
+def look(machine: Machine, host: dict[str, Any]) -> str:
     """A look at a node that is well: of one that is out of service only while it is on trial."""
     mark = json.loads(machine.text(quarantine.PATH)) if quarantine.PATH in machine.files else None
     trial = quarantine.mark_of(mark).open_trial(host["boot_id"], host["uptime_s"])
@@ -37,30 +39,29 @@ def look(machine: Machine, host: dict[str, Any]) -> None:
         timestamp.now(), host["uptime_s"], mark is None, (), on_trial=on_trial, running=(0, 1),
         fit=fit, fit_serving=fit, bandwidth=Status.PASS if fit else None,
     )  # fmt: skip
-    machine.write(str(managed_files.LOOK), documents.to_bytes(found))
+    machine.write(LOOK, documents.to_bytes(found))
+    return ""
 
 
 def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
     """The proof that its last look issued, as a node without an earlier one issues it."""
-    if not {str(managed_files.LOOK), rules.RULES} <= {*machine.files}:
+    if not {LOOK, rules.RULES} <= {*machine.files}:
         return None
     now = Now(host["boot_id"], host["uptime_s"], time.time())
     asked = json.loads(machine.text(rules.RULES))
     here = {path: json.loads(machine.text(path)) for path in _LEFT if path in machine.files}
-    left = sources.Left(
-        look=json.loads(machine.text(str(managed_files.LOOK))),
-        gate=unstructure(
-            GateVerdict(_WELL, {}, timestamp.now(), host["boot_id"], host["uptime_s"])
-        ),
-        smoke=here.get(smoke.RECORD),
-        bandwidth=here.get(tests.PATH),
-        replicas=(0, 1),
-    )
+    seen = structure(Look, json.loads(machine.text(LOOK)))
+    gate = unstructure(GateVerdict(_WELL, {}, timestamp.now(), host["boot_id"], host["uptime_s"]))
+    found = [
+        evidence.of_look(seen, (0, 1), now),
+        evidence.of_gate(gate, now),
+        *evidence.of_smoke(here.get(smoke.RECORD), ""),
+        evidence.of_bandwidth(here.get(tests.PATH), seen),
+    ]
     # No engine is there whose answers could be compared.
     required = [kind for kind in asked["required"] if kind != "answers"]
     of = ProofRules("fake", asked["ttl_s"], required, asked["expiring_share"])
-    found = sources.evidence(left, now, of)
-    made: dict[str, Any] = unstructure(document.issued(None, found, ServingNow((0, 1), 8), now, of))
+    made: dict[str, Any] = unstructure(evidence.issue(None, found, ServingNow((0, 1), 8), now, of))
     return made
 
 

@@ -294,7 +294,7 @@ def test_live_node_that_turns_red_stops_serving_and_a_run_of_only_red_nodes_exit
     assert (run.code, run.outcomes) == (1, {"n01": "red"})
     machine = live.machine("n01")
     stopped = [
-        "b200-watchdog.service",
+        "b200-agent.service",
         "haproxy.service",
         "vllm.target",
         "vllm@0.service",

@@ -22,7 +22,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.operations.observe import observe_request
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import Remote
-from b200kit.stages import pipeline
+from b200kit.stages import pipeline, watchdog
 from tests.fake.machine import Machine
 from tests.unit.specs import CATALOGUE, VENDOR_KEY, data
 
@@ -88,7 +88,7 @@ def _settle(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     look(node)
     make(node, "settings")
     _apply(node, "passport")
-    machine.execute("systemctl start b200-watch.service")
+    watchdog.look(node)
     look(node)
     for stage in pipeline.stages()[-2:]:
         if _apply(node, stage.name):

@@ -13,7 +13,8 @@ from b200kit.cli.command import JSON, Command, Group, Refusal
 from b200kit.cli.records_folder import FOLDER
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.proof.document import Proof
+from b200kit.node.state.agent import AgentState
+from b200kit.node.state.proof import Proof
 from b200kit.records import archive, proofs
 from b200kit.records.sanitised import dumps
 from b200kit.run import console, signed_proof
@@ -63,7 +64,7 @@ def verify(
     records: Path,
     as_json: bool,
 ) -> None:
-    """Say whether PATH, a node's proof.json, is what that node proved, and still holds."""
+    """Say whether PATH, a node's agent.json, is what that node proved, and still holds."""
     if name and not node:
         # Whose proof it is would be what the proof itself says, signed by whatever key that is.
         raise click.UsageError("--name needs --node: which node is called so there?")
@@ -82,7 +83,9 @@ def _verified(
     content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, records: Path
 ) -> Proof:
     """The proof. Raises ValueError: refused; OSError: not read."""
-    proof = documents.decode(Proof, content)
+    proof = documents.decode(AgentState, content).proof
+    if proof is None:
+        raise ValueError("no proof is issued there")
     if node is not None and node != proof.node:
         raise ValueError(f"it is the proof of {proof.node}, not of {node}")
     allowed = signed_proof.pinned(hosts, proof.node, name)
@@ -98,8 +101,9 @@ def _verified(
 
 def _summary(proof: Proof) -> str:
     gpus, kinds = proof.serving.gpus, ", ".join(one.kind for one in proof.required)
-    until = f"for {proof.left_s:.0f} s from when it was issued"
-    return f"{proof.node}: {proof.standing} {until} ({kinds}); {gpus} GPUs serve under it"
+    worth = proof.validity()
+    until = f"for {worth.left_s:.0f} s from when it was issued"
+    return f"{proof.node}: {worth.standing} {until} ({kinds}); {gpus} GPUs serve under it"
 
 
 @command.command(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from b200kit.inventory.keys import events, fleet, reprovision
+from b200kit.inventory.keys import fleet, reprovision
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
@@ -18,7 +18,6 @@ _GATEWAY = "gateway.certificate"
 def authorities(spec: NodeSpec) -> Iterator[tuple[str, str]]:
     """Each file of authorities by its key in the inventory."""
     yield from fleet.files(spec.fleet)
-    yield from events.files(spec.events)
     yield from reprovision.files(spec)
 
 

@@ -79,7 +79,6 @@ def secret_references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
         if ref is not None:
             yield name, ref
     yield from gateway.references(spec.gateway)
-    yield from events.references(spec.events)
     yield from reprovision.references(spec)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import HTTPS, is_url
 from b200kit.inventory.rules import secret_references
 from b200kit.inventory.spec import NodeSpec
 
@@ -24,7 +23,7 @@ _HEADER_WORD = re.compile(rb"[\x21-\x7e]+")
 _OF_CLIENTS = re.compile(r"api_key|gateway\.clients\.[0-9]+\.key")
 _LEAST = 16
 """Characters of a key of clients: `openssl rand -hex 16` gives twice as many."""
-_IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.[0-9]+\.key|events\.webhook\.key")
+_IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.[0-9]+\.key")
 
 
 class Secret:
@@ -56,9 +55,6 @@ def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secr
             continue
         if _IN_HEADERS.fullmatch(name) and not _HEADER_WORD.fullmatch(value):
             problems.append(Problem(name, "must be one word of printable ASCII characters"))
-            continue
-        if name == "events.webhook.url" and not is_url(value.decode("latin-1"), HTTPS[0]):
-            problems.append(Problem(name, f"must be {HTTPS[1]}"))
             continue
         if _OF_CLIENTS.fullmatch(name):
             if len(value) < _LEAST:

@@ -41,8 +41,6 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield Problem("model_store", _TOGETHER)
     if spec.engine.wheelhouse:
         yield Problem("engine.wheelhouse", _TOGETHER)
-    if spec.source == INTERNET and spec.weights.packed_caches and not spec.weights.peers:
-        yield Problem("weights.packed_caches", "the Hub has none: name weights.peers")
 
 
 def _by_hand(spec: NodeSpec) -> Iterator[Problem]:

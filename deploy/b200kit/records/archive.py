@@ -23,8 +23,8 @@ from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import decode, parse, unstructure
-from b200kit.node.proof.document import Proof
 from b200kit.node.state import view
+from b200kit.node.state.agent import AgentState
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
@@ -65,8 +65,13 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
 
 
 def sanitised_proof(content: bytes) -> Sanitised:
-    """A node's proof likewise: its node, boot and digests. Raises ValueError for what is none."""
-    proof = decode(Proof, content)
+    """A proof of an agent's file likewise: its node, boot and digests.
+
+    Raises ValueError for what is none.
+    """
+    proof = decode(AgentState, content).proof
+    if proof is None:
+        raise ValueError("it has no proof")
     digests = [text for one in proof.evidence for text in (one.digest, one.of) if text]
     names = [proof.node, proof.boot_id, *digests]
     found = sanitise({"schema": view.SCHEMA, "notes": {"proof": unstructure(proof)}}, None, names)

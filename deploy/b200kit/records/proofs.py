@@ -11,24 +11,22 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from b200kit.node.lib import timestamp
-from b200kit.node.proof.document import EXPIRED, Proof
+from b200kit.node.state.proof import MAY_BE_AHEAD_S, Proof, stamp
 from b200kit.run import jsonl
 
 FOLDER = "proofs"
-CLOCKS_MAY_DIFFER_S = 5.0
-"""Seconds by which a node's clock may be ahead of this one."""
 
 
 def problem(proof: Proof, now: datetime) -> str:
     """Why a proof that its node signed proves nothing now; empty where it does."""
-    ahead = proof.now.wall_s - now.timestamp()
-    if ahead > CLOCKS_MAY_DIFFER_S:
-        return f"issued {ahead:.0f} s in the future: a clock is wrong, the node's or this one's"
-    if proof.standing == EXPIRED:
-        return f"the node itself calls it expired: {proof.why}"
-    past_s = (now - timestamp.parse(proof.valid_until)).total_seconds()
-    return f"expired {past_s:.0f} s ago, at {proof.valid_until}" if past_s >= 0 else ""
+    elapsed = now.timestamp() - proof.issued_s
+    if -elapsed > MAY_BE_AHEAD_S:
+        return f"issued {-elapsed:.0f} s in the future: a clock is wrong, the node's or this one's"
+    if not (worth := proof.validity()).holds:
+        return f"the node itself calls it expired: {worth.why}"
+    if proof.validity(elapsed).holds:
+        return ""
+    return f"expired {elapsed - worth.left_s:.0f} s ago, at {stamp(proof.issued_s + worth.left_s)}"
 
 
 def replayed(folder: Path, node: str, key: str, sequence: int, sha256: str) -> str:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from b200kit.node.proof.signature import NAMESPACE
+from b200kit.node.lib.signature import NAMESPACE
 from b200kit.run import known_hosts
 
 _TYPE = "ssh-ed25519"

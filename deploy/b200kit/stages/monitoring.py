@@ -1,8 +1,8 @@
-"""Monitoring: the node's metrics for a Prometheus; off unless the inventory names its sources.
+"""Monitoring: what a node says of itself, its metrics to a Prometheus and its share to the fleet.
 
-The endpoint itself is the gateway's (templates/haproxy); here are the socket behind it, which
-systemd answers with a process a request, and the distribution's node_exporter where it is asked
-for. What the inventory no longer asks for is removed.
+The endpoints themselves are the gateway's (templates/haproxy); here are the sockets behind them,
+the one process without rights that answers there, and the distribution's node_exporter where it is
+asked for. What the inventory no longer asks for is removed.
 """
 
 from __future__ import annotations
@@ -11,34 +11,38 @@ import shlex
 from collections.abc import Sequence
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
-from b200kit.node.metrics.command import TEXTFILES
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
+from b200kit.node.state.agent import TEXTFILES
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.serving.gateway.haproxy_config import PATHS
+from b200kit.stages import proof
 
-SOCKET = "b200-metrics.socket"
-ANSWER = "b200-metrics@.service"
+SOCKET = "b200-status.socket"
+ANSWER = "b200-status.service"
 EXPORTER = "prometheus-node-exporter"
 _ARGUMENTS = f"/etc/default/{EXPORTER}"
 _PATHS = tuple(f"/etc/systemd/system/{unit}" for unit in (SOCKET, ANSWER))
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The socket and its answer, and node_exporter; nothing where nobody may ask."""
+    """The sockets and their answers, and node_exporter; nothing where nobody may ask."""
     del layout
-    if node.spec.monitoring is None or node.headless:
+    asked = node.spec.monitoring
+    shares = proof.is_issued(node) and node.spec.proof.asked_at
+    sockets = [*([PATHS.metrics] if asked else []), *([PATHS.share] if shares else [])]
+    if node.headless or not sockets:
         return DesiredState(absent_files=_PATHS)
-    values = {"socket": PATHS.metrics, "program": INSTALLED}
+    values = {"sockets": sockets, "program": INSTALLED, "spec": node.spec}
     files = [
         File(path, render(f"systemd/{unit}.j2", **values), notify=(f"restart:{SOCKET}",))
         for path, unit in zip(_PATHS, (SOCKET, ANSWER), strict=True)
     ]
     units, packages = [Unit(SOCKET)], []
-    if port := node.spec.monitoring.node_exporter:
+    if asked and (port := asked.node_exporter):
         files.append(_exporter(node.spec.gateway_bind, port))
         units.append(Unit(f"{EXPORTER}.service"))
         packages.append(Package(EXPORTER))
@@ -63,7 +67,7 @@ def plan(node: Node) -> list[Change]:
 
 def _remove(node: Node, paths: Sequence[str]) -> None:
     gone = f"rm -f {shlex.join(paths)} && systemctl daemon-reload"
-    node.connected().run(f"systemctl disable --now {SOCKET} && {gone}")
+    node.connected().run(f"systemctl disable --now {SOCKET} {ANSWER} && {gone}")
 
 
 STAGE = Stage(name="monitoring", desired=desired, plan=plan)

@@ -1,27 +1,21 @@
 """What a node proves of itself while it serves: its rules on the node, and what check.py asks for.
 
-The looks at the node issue the proof (stages/watchdog.py).
+The agent issues the proof after each look (stages/watchdog.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from b200kit.node.agent.evidence import digest
 from b200kit.node.lib import documents
-from b200kit.node.proof.document import Consequence, Proof, ProofRules, RenewalRules
-from b200kit.node.proof.evidence import PASS
-from b200kit.node.proof.sources import digest
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File
+from b200kit.node.state.proof import PASS, Consequence, Proof, ProofRules, RenewalRules
 from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
-from b200kit.run.remote import INSTALLED
-from b200kit.run.render import render
-from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import serving
 
 RULES = "/etc/b200kit/proof.json"
-SHARE = "b200-share.socket"
-ANSWER = "b200-share.service"
 
 
 def is_issued(node: Node) -> bool:
@@ -30,25 +24,8 @@ def is_issued(node: Node) -> bool:
 
 
 def files(node: Node) -> list[File]:
-    """The rules, and what answers for the node's share; none where no proof is asked for."""
-    if not is_issued(node):
-        return []
-    found = [File(RULES, documents.to_bytes(document(node)))]
-    if node.spec.proof.asked_at:
-        found += [
-            File(
-                f"/etc/systemd/system/{unit}",
-                render(f"systemd/{unit}.j2", socket=PATHS.share, program=INSTALLED),
-                notify=(f"restart:{SHARE}",),
-            )
-            for unit in (SHARE, ANSWER)
-        ]
-    return found
-
-
-def units(node: Node) -> list[Unit]:
-    """What listens for the fleet's endpoints, behind the gateway."""
-    return [Unit(SHARE)] if is_issued(node) and node.spec.proof.asked_at else []
+    """The rules; none where no proof is asked for."""
+    return [File(RULES, documents.to_bytes(document(node)))] if is_issued(node) else []
 
 
 def document(node: Node) -> ProofRules:
@@ -98,9 +75,9 @@ def runs_out(node: Node, document: object) -> bool:
         return False
     if not is_issued(node) or proof.boot_id != boot_id:
         return False
-    now = proof.later(uptime_s)
-    passed = [one for one in now.required if one.result == PASS and one.digest == digest(document)]
-    return any(one.left_s < now.expiring_share * one.ttl_s for one in passed)
+    at_s = proof.issued_s + max(0.0, uptime_s - proof.boot_s)
+    passed = [one for one in proof.required if one.result == PASS]
+    return any(proof.is_late(one, at_s) for one in passed if one.digest == digest(document))
 
 
 def expected(node: Node) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from b200kit.catalog import load
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
-from b200kit.inventory.keys import events as keys
 from b200kit.inventory.secrets import NAMES
 from b200kit.node.lib import cpulist, documents
 from b200kit.node.lib.certificates import Kind
@@ -34,7 +33,7 @@ from b200kit.serving import (
 from b200kit.serving.engine_install import engine_dir, engine_id
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.replica import SECRETS, SERVING, model_dir
-from b200kit.stages import events, golden, weights
+from b200kit.stages import golden, weights
 
 __all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "model_dir"]
 
@@ -121,12 +120,11 @@ def expected(node: Node) -> dict[str, Any]:
 
 
 def _certificates(node: Node) -> dict[str, dict[str, Kind]]:
-    """What is asked of those that lie on the node: the gateway's, the fleet's, the webhook's."""
+    """What is asked of those that lie on the node: the gateway's and the fleet's."""
     spec, paths = node.spec, haproxy_config.PATHS
     laid: tuple[tuple[object, str, Kind], ...] = (
         (spec.gateway.certificate, paths.public, "chain"),
         (spec.fleet and spec.fleet.ca_file, paths.nodes, "authorities"),
-        ([*keys.files(spec.events)], events.AUTHORITY, "authorities"),
     )
     found = {path: kind for is_there, path, kind in laid if is_there and not node.headless}
     return {"certificates": found} if found else {}

@@ -1,11 +1,12 @@
-"""Watchdog: it runs and watches every replica, and it has not marked the node.
+"""Watchdog: the agent runs, looks at the node and watches every replica, and has not marked it.
 
-The watchdog takes up a new serving.json or a new node program by itself (it ends, and systemd
-starts it again), so neither notifies a restart here.
+The agent takes up a new serving.json, other rules or a new node program by itself (it ends, and
+systemd starts it again), so none of them notifies a restart here.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.lib import hours
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import drift, watchdog
+from b200kit.node.state import agent, drift, watchdog
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.node.state.view import StateView
@@ -22,38 +23,41 @@ from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.stages import proof, serving
 
-UNIT = "b200-watchdog.service"
-LOOK = "b200-watch.service"
-TIMER = "b200-watch.timer"
+UNIT = agent.UNIT
 RENEWAL = "b200-renew.service"
 RENEWAL_TIMER = "b200-renew.timer"
 _RENEWAL = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
 """Unit to what a change of it restarts: never the measurement itself."""
-LOOK_NOW = (
-    f"systemctl is-active {LOOK} | grep -qxE 'inactive|failed' || systemctl start {LOOK}; "
-    f"systemctl start {LOOK}"
+_FORMER = (
+    *("b200-watchdog.service", "b200-watch.timer", "b200-watch.service", "b200-metrics.socket"),
+    *("b200-metrics@.service", "b200-share.socket", "b200-share.service", "b200-events.path"),
+    "b200-events.service",
 )
-"""A look that begins now: one that began before has not seen what runs by now. While it is at work,
-its last commands after the look included, a start is one with the job that has begun, and waits for
-its end alone."""
+"""What did the agent's work before 0.22, and what that left: they leave with the first run."""
+_LEFT = (
+    *("/var/lib/b200kit/watchdog", "/var/lib/b200kit/proof", "/var/lib/b200kit/events"),
+    *("/run/b200kit/watch.json", "/run/b200kit/looks.json", "/run/b200kit/metrics.prom"),
+    *("/etc/b200kit/events.json", "/etc/b200kit/events-ca.pem"),
+)
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The watchdog's unit, running, and the timer of the looks at the node."""
+    """The agent's unit, running, and the timer of the measurements that renew its proof."""
     if node.headless:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
-    restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
-    restarted |= _RENEWAL if proof.renews(node) else {}
-    surplus = () if proof.renews(node) else tuple(_RENEWAL)
+    renews = proof.renews(node)
+    restarted = {UNIT: UNIT, **(_RENEWAL if renews else {})}
+    surplus = (*_FORMER, *(() if renews else _RENEWAL))
     files = [
         File(
             f"/etc/systemd/system/{unit}",
             render(
                 f"systemd/{unit}.j2",
+                node=node.name,
                 spec=node.spec,
                 program=INSTALLED,
                 serving=serving.SERVING,
@@ -67,12 +71,10 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         )
         for unit, user in restarted.items()
     ]
-    files += proof.files(node)
-    timers = [TIMER, *([RENEWAL_TIMER] if proof.renews(node) else [])]
     return DesiredState(
-        files=tuple(files),
-        units=(Unit(UNIT), *map(Unit, timers), *proof.units(node)),
-        absent_files=tuple(f"/etc/systemd/system/{unit}" for unit in surplus),
+        files=(*proof.files(node), *files),
+        units=(Unit(UNIT), *([Unit(RENEWAL_TIMER)] if renews else [])),
+        absent_files=(*(f"/etc/systemd/system/{unit}" for unit in surplus), *_LEFT),
     )
 
 
@@ -102,9 +104,11 @@ def plan(node: Node) -> list[Change]:
 
 
 def _removal(left: Sequence[str]) -> Change:
-    """The node measures itself no more; what it has proven so far runs out as it would."""
-    steps = [f"systemctl disable --now {RENEWAL_TIMER}", f"rm -f {' '.join(left)}"]
-    command = " && ".join([*steps, "systemctl daemon-reload"])
+    """What an earlier version or inventory asked for; what is proven runs out as it would."""
+    units = [path.rpartition("/")[2] for path in left if path.startswith("/etc/systemd/")]
+    ended = [unit for unit in units if "@" not in unit]
+    steps = [f"systemctl disable --now {shlex.join(ended)}"] if ended else []
+    command = " && ".join([*steps, f"rm -rf {shlex.join(left)}", "systemctl daemon-reload"])
 
     def remove(node: Node) -> None:
         node.connected().run(command)
@@ -118,8 +122,12 @@ def _was_looked_at(state: Mapping[str, Any]) -> bool:
 
 
 def look(node: Node) -> None:
-    """As the timer would, and wait for its end: a node whose looks fail is not live."""
-    node.connected().run(LOOK_NOW)
+    """Look now, with everything read anew, and wait for its end.
+
+    One that began before has not seen what runs by now; a node whose looks fail is not live.
+    """
+    limit_s = round(2 * node.spec.watchdog.look_deadline_s + 30)
+    node.connected().program(f"look --within {limit_s}", timeout=limit_s + 30)
 
 
 def _refuse(mark: object) -> None:

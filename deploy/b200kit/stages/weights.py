@@ -28,7 +28,6 @@ from b200kit.supply.models import hub_model
 
 UNIT = "b200-weights.service"
 SERVER = "b200-weights-server.service"
-PACKS = "/var/lib/b200kit/caches"
 _UNITS = "/etc/systemd/system"
 TOKEN_NAME = "hf_token"  # noqa: S105 - the name of a file
 _TOKEN = f"{SECRETS}/{TOKEN_NAME}"
@@ -40,7 +39,6 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The unit that fetches, its token, and the weights server where that is requested."""
     del layout
     server = node.spec.weights.server
-    pack = packed(node)
     return DesiredState(
         files=(
             *_token(node),
@@ -49,7 +47,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             *([_server(node)] if server else []),
         ),
         units=(Unit(UNIT, active=False), *([Unit(SERVER)] if server else [])),
-        probe_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
+        probe_files=(f"{model_dir(node)}/{STAMP}",),
         observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
         absent_files=() if server else (f"{_UNITS}/{SERVER}",),
         absent_units=() if server else (SERVER,),
@@ -59,12 +57,6 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 def expected(node: Node, serving: bool = False) -> dict[str, Any]:
     """What the gate judges; a model that is not there is a fault only once it is to serve."""
     return {"weights": {**_named(node), "serving": serving}}
-
-
-def packed(node: Node) -> str | None:
-    """Where packed compile caches lie on the node, if the inventory asks for some."""
-    digest = node.spec.weights.packed_caches
-    return f"{PACKS}/{digest}.tar" if digest else None
 
 
 def _named(node: Node) -> dict[str, str]:
@@ -116,7 +108,6 @@ def _server(node: Node) -> File:
         root=spec.models(),
         storage=spec.storage,
         server=spec.weights.server,
-        packs=PACKS,
     )
     return File(f"{_UNITS}/{SERVER}", unit, notify=(f"restart:{SERVER}",))
 
@@ -187,7 +178,7 @@ def _drop(node: Node, path: str) -> None:
 
 
 def ready(node: Node) -> list[Change]:
-    """Wait for the model where it is not there; then for the packed caches."""
+    """Wait for the model where it is not there."""
     state, spec = node.state or {}, node.spec
     changes = []
     if not weights_plan.is_whole(state):
@@ -198,9 +189,6 @@ def ready(node: Node) -> list[Change]:
 
         what = f"wait for the model {spec.model}"
         changes.append(Change(what, partial(_await, last=last), progress_text=progress_text))
-    pack = packed(node)
-    if pack and not drift.is_present(pack, state):
-        changes.append(Change(f"fetch the packed caches {pack}", _fetch_pack))
     return changes
 
 
@@ -228,16 +216,6 @@ def _await(node: Node, last: dict[str, Any]) -> str:
         f"the model is not there after {duration(node.spec.weights.deadline_s)}: "
         f"{_how_far(last)}; the node goes on fetching, run again later"
     )
-
-
-def _fetch_pack(node: Node) -> None:
-    spec = node.spec
-    store = [("--url", spec.model_store)] if spec.model_store else []
-    bases = [*(("--peer", p) for p in spec.weights.peers), *store]
-    words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
-    token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
-    requested = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
-    node.connected().program(f"fetch-compile-cache {shlex.join(requested)}")
 
 
 STAGE = Stage(name="weights", desired=desired, plan=plan)

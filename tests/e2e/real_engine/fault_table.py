@@ -40,7 +40,7 @@ DATA = ("--data", f"watchdog={json.dumps(RULES)}", *SHORT_SMOKE)
 MANAGER = "nvidia-fabricmanager.service"
 HOOK, CONTROL = "/opt/faulty", "/run/faults"
 FOLDER = "/run/systemd/system/vllm@.service.d"
-PROOF = "/var/lib/b200kit/proof/proof.json"
+FILE = "/var/lib/b200kit/agent/agent.json"
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,9 @@ REPLICA = "vllm@0.service"
 
 def clock(seconds: int) -> str:
     """A shell line: the clock was put forward by so much since the last proof."""
-    step = f"import json; p = '{PROOF}'; d = json.load(open(p)); d['clock']['epoch_s'] -= {seconds}"
-    write = "json.dump(d, open(p, 'w'))"
-    off = "systemctl stop b200-watch.timer b200-watch.service"
-    return f'{off}; python3 -c "{step}; {write}"; systemctl start b200-watch.timer'
+    step = f"d['proof']['clock']['epoch_s'] -= {seconds}; json.dump(d, open(p, 'w'))"
+    read = f"import json; p = '{FILE}'; d = json.load(open(p))"
+    return f'systemctl stop b200-agent; python3 -c "{read}; {step}"; systemctl start b200-agent'
 
 
 ACTS = [
@@ -269,11 +268,11 @@ def test_what_the_looks_cost_the_tail(serving: None) -> None:
     streams_since(time.time())
     spans: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for looks in (True, False) * BLOCKS:
-        on(NODE.name, f"systemctl {'start' if looks else 'stop'} b200-watch.timer")
+        on(NODE.name, f"systemctl {'start' if looks else 'stop'} b200-agent")
         began = time.time()
         time.sleep(BLOCK_S)
         spans[looks].append((began, time.time()))
-    on(NODE.name, "systemctl start b200-watch.timer")
+    on(NODE.name, "systemctl start b200-agent")
     seen = streams_since(spans[True][0][0])
     for looks, those in spans.items():
         whole = [s for s in seen if any(a <= s["sent"] and s["ended"] < b for a, b in those)]
@@ -283,8 +282,11 @@ def test_what_the_looks_cost_the_tail(serving: None) -> None:
             f"looks {'on' if looks else 'off'}: n={len(whole)} P99 TTFT {ttft * 1000:.0f} ms, "
             f"TPOT {itl * 1000:.1f} ms"
         )
-    used = int(on(NODE.name, "systemctl show -P CPUUsageNSec b200-watch.service")) / 1e9
-    print(f"one look took {used:.2f} s of a CPU: {used / RULES['look_s']:.1%} of one")
+    shown = "systemctl show -P CPUUsageNSec -P MemoryCurrent b200-agent"
+    before = [int(word) for word in on(NODE.name, shown).split()]
+    NODE.wait_for_looks(12)
+    used = (int(on(NODE.name, shown).split()[0]) - before[0]) / 12e9
+    print(f"a look took {used:.3f} s of a CPU: {used / RULES['look_s']:.1%}; {before[1] >> 20} MiB")
 
 
 @pytest.mark.parametrize("kind", XIDS)

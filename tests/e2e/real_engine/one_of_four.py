@@ -69,12 +69,12 @@ def measured(delay: dict[str, float]) -> Outcome:
 
     Without the watchdog, which would restart a replica that is slower than the others meanwhile.
     """
-    on(NODE, "systemctl stop b200-watchdog")
+    on(NODE, "systemctl stop b200-agent")
     try:
         with delayed(delay):
             return deploy("smoke.py", *ARGUMENTS)
     finally:
-        on(NODE, "systemctl start b200-watchdog")
+        on(NODE, "systemctl start b200-agent")
 
 
 def reasons(outcome: Outcome) -> list[str]:

@@ -119,7 +119,7 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     stop = 'grep -q "^VLLM::" /proc/$p/comm && kill -STOP $p'
     on(NODE, f"for p in $(cat {group}/cgroup.procs); do {stop}; done; true")
     port = on(NODE, "sed -n 's/^port: //p' /etc/vllm/replica-1.yaml")
-    log = f"journalctl -u b200-watchdog -o cat --no-pager --after-cursor='{here}'"
+    log = f"journalctl -u b200-agent -o cat --no-pager --after-cursor='{here}'"
     line = "vllm1: probe: no answer"
     wait = f"timeout 800 sh -c \"until {log} | grep -qF '{line}'; do sleep 0.2; done\""
     assert lab.run(NODE, ["sh", "-c", wait]).returncode == 0
@@ -127,6 +127,6 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     assert on(NODE, f'python3 -c "{health % port}"') == "200"
     wait = wait.replace(line, "vllm1: it answers: back in the gateway")
     assert lab.run(NODE, ["sh", "-c", wait]).returncode == 0, on(NODE, log)
-    message = on(NODE, "cat $(ls -d /var/lib/b200kit/watchdog/*-vllm1 | tail -n 1)/after-abort.txt")
+    message = on(NODE, "cat $(ls -d /var/lib/b200kit/agent/*-vllm1 | tail -n 1)/after-abort.txt")
     assert "Fatal Python error: Aborted" in message
     assert "vllm/entrypoints" in message

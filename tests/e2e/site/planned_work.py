@@ -108,6 +108,6 @@ def events() -> list[str]:
 
 def alarm_lines() -> list[str]:
     """What the watch or the watchdog found fault with, in all boots."""
-    lines = on(NODE.name, "journalctl -o cat --no-pager -u b200-watch -u b200-watchdog")
+    lines = on(NODE.name, "journalctl -o cat --no-pager -u b200-agent")
     words = ("confirmed: ", "out of the gateway", "marked")
     return [line for line in lines.splitlines() if any(word in line for word in words)]

@@ -151,13 +151,12 @@ def test_planned_work_pages_nobody_whatever_it_does_to_the_node(scraped: Monitor
 
 
 def test_what_is_missing_is_an_alarm(scraped: Monitoring) -> None:
-    # A look that is under way would write them once more.
-    on(NODE, "systemctl stop b200-watch.timer b200-watch; rm /run/b200kit/metrics.prom")
+    on(NODE, "systemctl stop b200-status.socket b200-status.service")
     try:
         came = until(lambda: "B200NodeUnreachable" in scraped.firing(), said=scraped.firing)
         print(f"no metrics: alarm after {came:.1f} s")
     finally:
-        on(NODE, "systemctl start b200-watch.timer")
+        on(NODE, "systemctl start b200-status.socket")
     is_quiet(scraped)
 
 

@@ -1,7 +1,7 @@
 """What a node proves of itself while it serves: issued, signed, failed by a fault, run out.
 
 Two live nodes, looked at every two seconds, each with the fleet's endpoint. The clock of a
-simulated node is that of the machine and cannot be stepped: that step is made in what the node
+simulated node is that of the machine and cannot be stepped: that step is made in what the agent
 remembers of its clock.
 """
 
@@ -18,8 +18,10 @@ import pytest
 
 import tests.lab as lab
 from b200kit import cli
+from b200kit.node.state.proof import ServingNow
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools.agent_file import FILE, UNIT, proof, worth
 from tests.e2e.tools.outside import Load
 from tests.lab.paths import host_address, lab_paths
 
@@ -41,7 +43,6 @@ DATA = tuple(
         "--data", f"{key}={value if isinstance(value, str) else json.dumps(value)}",
     )
 )  # fmt: skip
-FILE = "/var/lib/b200kit/proof/proof.json"
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +52,7 @@ def serving(live: Live) -> Iterator[Outcome]:
     outcome = deploy("b200.py", *DATA)
     assert outcome.code == 0, outcome.said[-3000:]
     yield outcome
-    on(NODE, "systemctl start b200-watch.timer")
-
-
-def proof(name: str = NODE) -> dict[str, Any]:
-    """The proof that lies on a node."""
-    found: dict[str, Any] = json.loads(on(name, f"cat {FILE}"))
-    return found
+    on(NODE, f"systemctl start {UNIT}")
 
 
 def until(there: Callable[[], bool], seconds: float = 90) -> float:
@@ -65,15 +60,18 @@ def until(there: Callable[[], bool], seconds: float = 90) -> float:
     began = time.monotonic()
     while not there():
         assert time.monotonic() < began + seconds, on(
-            NODE, f"journalctl -u b200-watch -o cat --no-pager | tail -n 20; cat {FILE}"
+            NODE, f"journalctl -u {UNIT} -o cat --no-pager | tail -n 20; cat {FILE}"
         )
         time.sleep(0.2)
     return time.monotonic() - began
 
 
 def is_standing(word: str, name: str = NODE) -> bool:
-    """Whether a node says so of its proof."""
-    return bool(proof(name)["standing"] == word)
+    """Whether a node's proof is worth that now; a file that is no JSON holds none."""
+    try:
+        return worth(name).standing == word
+    except json.JSONDecodeError:
+        return False
 
 
 def weights() -> dict[str, int]:
@@ -97,13 +95,10 @@ def given(name: str) -> int:
 
 
 def fetched(folder: Path) -> Path:
-    """Both files, of one look: no look runs meanwhile."""
-    on(NODE, "systemctl stop b200-watch.timer; systemctl start b200-watch.service")
-    for name in ("proof.json", "proof.json.sig"):
-        text = lab.run(NODE, ["cat", f"/var/lib/b200kit/proof/{name}"]).stdout
-        (folder / name).write_text(text)
-    on(NODE, "systemctl start b200-watch.timer")
-    return folder / "proof.json"
+    """Both files, of one look: until they fit, another one came between."""
+    for name in ("agent.json", "agent.json.sig"):
+        (folder / name).write_text(lab.run(NODE, ["cat", f"{Path(FILE).parent}/{name}"]).stdout)
+    return folder / "agent.json"
 
 
 def verify(file: Path) -> int:
@@ -121,18 +116,19 @@ def verify(file: Path) -> int:
 
 def test_a_node_that_serves_has_proven_it(serving: Outcome) -> None:
     seconds = until(lambda: is_standing("valid"))
-    found = proof()
-    assert found["serving"]["gpus"] == 8
-    assert {e["kind"] for e in found["evidence"] if e["required"]} == {
+    found = proof(NODE)
+    assert found.serving.gpus == 8
+    assert {one.kind for one in found.required} == {
         "look", "gate", "latency", "answers",
     }  # fmt: skip
-    print(f"valid {seconds:.1f} s after the deployment; {len(json.dumps(found))} bytes")
+    print(f"valid {seconds:.1f} s after the deployment")
 
 
 def test_ssh_keygen_alone_verifies_it(serving: Outcome, tmp_path: Path) -> None:
     until(lambda: is_standing("valid"))
-    file = fetched(tmp_path)
-    node, public = proof()["node"], on(NODE, "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    until(lambda: verify(fetched(tmp_path)) == 0)
+    file = tmp_path / "agent.json"
+    node, public = proof(NODE).node, on(NODE, "cat /etc/ssh/ssh_host_ed25519_key.pub")
     (tmp_path / "signers").write_text(f'{node} namespaces="b200kit-proof" {public}\n')
     argv = ["ssh-keygen", "-Y", "verify", "-f", str(tmp_path / "signers"), "-I", node]
     argv += ["-n", "b200kit-proof", "-s", f"{file}.sig"]
@@ -154,14 +150,14 @@ def test_a_fault_that_took_its_replica_out_leaves_the_rest_proven(serving: Outco
     until(lambda: is_standing("valid"))
     lab.inject(NODE, "seventeen-links")
     try:
-        until(lambda: proof()["serving"] == {"replicas": [1], "gpus": 4})
+        until(lambda: proof(NODE).serving == ServingNow((1,), 4))
         for _ in range(3):
-            before = proof()["sequence"]
-            until(lambda before=before: proof()["sequence"] > before)  # type: ignore[misc]
+            before = proof(NODE).sequence
+            until(lambda before=before: proof(NODE).sequence > before)  # type: ignore[misc]
             assert is_standing("valid")
     finally:
         lab.inject(NODE, "healthy")
-    until(lambda: proof()["serving"]["gpus"] == 8)
+    until(lambda: proof(NODE).serving.gpus == 8)
 
 
 def test_a_confirmed_fault_of_what_serves_ends_it_and_its_mend_renews_it(serving: Outcome) -> None:
@@ -169,55 +165,70 @@ def test_a_confirmed_fault_of_what_serves_ends_it_and_its_mend_renews_it(serving
     lab.inject(NODE, "mixed-vbios")
     try:
         ended = until(lambda: is_standing("expired"))
-        assert proof()["why"].startswith("look: fail: ")
+        assert worth(NODE).why.startswith("look: fail: ")
     finally:
         lab.inject(NODE, "healthy")
     back = until(lambda: is_standing("valid"))
     print(f"expired {ended:.1f} s after the fault, valid {back:.1f} s after its mend")
 
 
-def test_a_step_of_the_clock_is_refused_and_extends_nothing(serving: Outcome) -> None:
+def test_a_step_of_the_clock_is_refused_until_it_is_back(serving: Outcome) -> None:
     until(lambda: is_standing("valid"))
-    on(NODE, "systemctl stop b200-watch.timer; systemctl stop b200-watch.service")
-    before = proof()
-    stepped = {**before, "clock": {**before["clock"]}}
-    stepped["clock"]["epoch_s"] -= 3600
-    on(NODE, f"cat > {FILE} <<'END'\n{json.dumps(stepped)}\nEND")
-    on(NODE, "systemctl start b200-watch.service")
-    after = proof()
-    assert (after["standing"], after["sequence"]) == ("expired", before["sequence"] + 1)
-    assert "stepped by +3600 s" in after["why"]
-    age = {e["kind"]: e["age_s"] for e in after["evidence"]}
-    latency = next(e for e in before["evidence"] if e["kind"] == "latency")
-    assert age["latency"] - latency["age_s"] == pytest.approx(
-        after["boot_s"] - before["boot_s"], abs=1
-    )
-    # As when the clock is put back.
-    after["clock"]["epoch_s"] += 3600
-    on(NODE, f"cat > {FILE} <<'END'\n{json.dumps(after)}\nEND")
-    on(NODE, "systemctl start b200-watch.timer")
+
+    def stepped(seconds: int) -> None:
+        """As if the time of day had been set while no agent ran."""
+        step = f"d['proof']['clock']['epoch_s'] -= {seconds}"
+        read = f"import json; p = '{FILE}'; d = json.load(open(p)); {step}"
+        on(NODE, f"systemctl stop {UNIT}; python3 -c \"{read}; json.dump(d, open(p, 'w'))\"")
+        on(NODE, f"systemctl start {UNIT}")
+
+    stepped(3600)
+    until(lambda: "stepped by +3600 s" in worth(NODE).why)
+    stepped(-3600)
     until(lambda: is_standing("valid"))
 
 
-def test_without_looks_it_runs_out(serving: Outcome, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SIGSTOP", "stop"])
+def test_of_an_agent_that_is_dead_or_stopped_it_runs_out_and_replicas_serve_on(
+    serving: Outcome, tmp_path: Path, how: str
+) -> None:
     until(lambda: is_standing("valid"))
-    file = fetched(tmp_path)
-    on(NODE, "systemctl stop b200-watch.timer; systemctl stop b200-watch.service")
-    assert verify(file) == 0
+    until(lambda: verify(fetched(tmp_path)) == 0)
+    file, before = tmp_path / "agent.json", given(NODE)
+    if how == "stop":
+        on(NODE, f"systemctl stop {UNIT}")
+    else:
+        # systemd's watchdog would end it after a minute: sooner than that it has run out.
+        on(NODE, f"systemctl kill --kill-who=main --signal=SIGSTOP {UNIT}")
     until(lambda: verify(file) == 1)
-    boot_s = float(on(NODE, "cut -d' ' -f1 /proc/uptime"))
-    until(lambda: float(on(NODE, "cut -d' ' -f1 /proc/uptime")) > boot_s + 5)
-    check = deploy("check.py", *DATA)
-    assert check.code == 1
-    found = [f["check"] for f in check.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]
-    assert "proof.valid" in found
-    on(NODE, "systemctl start b200-watch.timer")
+    until(lambda: is_standing("expired"))
+    with Load(NODE, tmp_path, 2, 20) as load:
+        load.wait_for_more(4)
+    assert [one for one in load.streams if one.was_lost] == []
+    assert given(NODE) > before
+    if how == "stop":
+        check = deploy("check.py", *DATA)
+        found = check.host(NODE)["verdict"]["findings"]
+        assert check.code == 1
+        assert "proof.valid" in [one["check"] for one in found if one["status"] == "fail"]
+        on(NODE, f"systemctl start {UNIT}")
+    until(lambda: is_standing("valid"), 180)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "garbage"])
+def test_a_damaged_file_proves_nothing_and_the_agent_comes_back_by_itself(
+    serving: Outcome, damage: str
+) -> None:
+    until(lambda: is_standing("valid"))
+    on(NODE, f"systemctl stop {UNIT}; printf '%s' '{damage}' > {FILE}; systemctl start {UNIT}")
+    until(lambda: is_standing("valid"), 120)
+    assert proof(NODE).serving.gpus == 8
 
 
 def looks(verb: str, *names: str) -> None:
     """Let no look be made on nodes, or let them be made again."""
     for name in names:
-        on(name, f"systemctl {verb} b200-watch.timer && systemctl {verb} b200-watch.service")
+        on(name, f"systemctl {verb} {UNIT}")
 
 
 def test_one_that_ran_out_weighs_its_node_down_then_takes_it_out_and_no_stream_is_lost(

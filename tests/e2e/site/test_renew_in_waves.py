@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.documents import unstructure
 from tests.e2e.conftest import SHORT, Live
 from tests.e2e.driving import ROOT, deploy, on, plan
+from tests.e2e.tools import agent_file
 from tests.e2e.tools.fleet_load import under_load, until, words
 
 pytestmark = pytest.mark.long
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.long
 NODES = ("b200-1", "b200-2")
 TOOLS = ("nvbandwidth", "all_reduce_perf")
 SMOKE = "/var/lib/b200kit/smoke.json"
-RESULT, PROOF = "/var/lib/b200kit/bandwidth.json", "/var/lib/b200kit/proof/proof.json"
+RESULT = "/var/lib/b200kit/bandwidth.json"
 DATA = words(bandwidth="required", smoke=SHORT)
 
 
@@ -48,8 +50,8 @@ def put(name: str, path: str, text: str) -> None:
 
 def evidence(name: str) -> dict[str, Any]:
     """What a node proves of its bandwidth."""
-    proof = json.loads(on(name, f"cat {PROOF}"))
-    return {"standing": proof["standing"], **{one["kind"]: one for one in proof["evidence"]}}
+    found = {one.kind: unstructure(one) for one in agent_file.proof(name).evidence}
+    return {"standing": agent_file.worth(name).standing, **found}
 
 
 def is_standing(name: str, word: str) -> bool:

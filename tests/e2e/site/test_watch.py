@@ -162,9 +162,9 @@ def test_second_run_changes_nothing(serving: Outcome) -> None:
 
 
 def test_a_node_that_is_not_looked_at_is_not_fit(serving: Outcome) -> None:
-    on(NODE, "systemctl stop b200-watch.timer")
+    on(NODE, "systemctl stop b200-agent")
     time.sleep(3 * EVERY_S + RULES["look_deadline_s"] + 2)
     check = deploy("check.py", *DATA)
     assert check.code == 1
     assert "the last look at the node is" in check.described(NODE)
-    on(NODE, "systemctl start b200-watch.timer")
+    on(NODE, "systemctl start b200-agent")

@@ -5,7 +5,6 @@ One `b200 watch` follows all of it, as on a wall; what it shows is read from its
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -18,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import tests.lab as lab
-from b200kit.node.lib import timestamp
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, cursor, on
+from tests.e2e.tools import agent_file
 from tests.interrupts import heed_interrupts
 
 pytestmark = pytest.mark.long
@@ -57,26 +56,12 @@ class Wall:
         return time.monotonic() - began
 
 
-def prove(name: str) -> None:
-    """A proof of this boot, as a node issues one; nothing here verifies its signature."""
-    boot = on(name, "cat /proc/sys/kernel/random/boot_id").strip()
-    until = timestamp.now(3600)
-    document = {
-        "schema": "b200kit/proof/1", "node": name, "boot_id": boot, "sequence": 1,
-        "issued_at": timestamp.now(), "valid_until": until, "standing": "valid",
-        "evidence": [{"kind": "gate", "valid_until": until, "result": "pass", "required": True}],
-        "serving": {"replicas": [0, 1], "gpus": 8},
-    }  # fmt: skip
-    path = "/var/lib/b200kit/proof"
-    on(name, f"mkdir -p {path}; cat > {path}/proof.json <<'END'\n{json.dumps(document)}\nEND")
-
-
 @pytest.fixture(scope="module")
 def wall(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wall]:
     """Two nodes that serve under a proof, and who watches them."""
     live(2)
     for name in (NODE, OTHER):
-        prove(name)
+        agent_file.look(name)
     folder = tmp_path_factory.mktemp("wall")
     page = folder / "page.html"
     words = [str(B200), "watch", "-i", "inventories/lab.py", "--every", str(EVERY_S)]
@@ -102,9 +87,8 @@ def test_sound_nodes_are_one_line_and_each_is_asked_over_one_connection(wall: Wa
 
 
 def look() -> None:
-    """As often as a fault is confirmed by, and over; the lab's own timer looks every 300 s."""
-    for _ in range(3):
-        on(NODE, "systemctl start b200-watch.service")
+    """As often as a fault is confirmed by, and over; the lab's own agent looks every 300 s."""
+    agent_file.look(NODE, 3)
 
 
 def test_a_fault_shows_what_is_out_and_since_when_until_it_is_over(wall: Wall) -> None:
@@ -128,7 +112,4 @@ def test_a_node_that_is_off_is_not_read_and_holds_nobody(wall: Wall) -> None:
         wall.until("1 node  serving", f"{OTHER}  NOT READ")
     print(f"three rounds of the other take {time.monotonic() - began:.1f} s")
     lab.power_on(OTHER)
-    # A boot ends the proof of the one before.
-    print(f"expired is shown after {wall.until(f'{OTHER}  ', 'of another boot'):.1f} s")
-    prove(OTHER)
     print(f"back is shown after {wall.until('2 nodes  serving'):.1f} s")

@@ -91,7 +91,7 @@ def test_sound_again_it_passes_against_the_reference(serving: Outcome) -> None:
 
 def wait_until_said(words: str, since: str) -> None:
     """Return when the watchdog said so after a cursor."""
-    log = f"journalctl -u b200-watchdog.service -o cat --no-pager --after-cursor='{since}'"
+    log = f"journalctl -u b200-agent.service -o cat --no-pager --after-cursor='{since}'"
     loop = f"until {log} | grep -qF '{words}'; do sleep 1; done"
     done = lab.run(NODE, ["timeout", "300", "sh", "-c", loop], 330)
     assert done.returncode == 0, on(NODE, f"{log} | tail -n 40")
@@ -104,7 +104,7 @@ def test_watchdog_takes_out_an_idle_replica_that_answers_otherwise(serving: Outc
         # Restarts do not cure it, so it is never put back.
         wait_until_said("not restarted any more, and the node is marked", since)
         assert "UP" not in on(NODE, f"{PROGRAM} rotation list | grep '^vllm{WRONG} '").split()
-    log = on(NODE, f"journalctl -u b200-watchdog.service -o cat --after-cursor='{since}'")
+    log = on(NODE, f"journalctl -u b200-agent.service -o cat --after-cursor='{since}'")
     assert f"vllm{WRONG}: probe: in doubt: answers otherwise than the reference of {NODE}" in log
     assert f"vllm{WRONG}: out of the gateway: answers otherwise than the reference" in log
     assert "back in the gateway" not in log

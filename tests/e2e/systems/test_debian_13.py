@@ -90,7 +90,7 @@ def test_units_hold_under_its_systemd(first: Outcome) -> None:
     for unit in UNITS:
         hardened.assert_properties_are_in_force(NODE, unit)
         assert hardened.exposure(NODE, unit) <= hardened.EXPOSURE
-    ours = ("b200-gate.service", "b200-watchdog.service", "vllm.target", "haproxy.service")
+    ours = ("b200-gate.service", "b200-agent.service", "vllm.target", "haproxy.service")
     assert hardened.unit_complaints(NODE, *ours, *UNITS) == []
     assert hardened.readers_of_the_key(NODE) == []
     assert set(hardened.outside(NODE).values()) <= hardened.LISTENS_OUTSIDE

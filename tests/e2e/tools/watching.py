@@ -11,6 +11,7 @@ from typing import Any
 
 import tests.lab as lab
 from tests.e2e.driving import on
+from tests.e2e.tools import agent_file
 
 PROGRAM, SERVING = "/usr/local/lib/b200kit/node.pyz", "/etc/b200kit/serving.json"
 _STREAMS = Path(__file__).with_name("streams.py")
@@ -56,7 +57,7 @@ class Watched:
         after = f"--after-cursor='{since}'" if since else "-n 200"
         lines = on(self.name, f"journalctl -o json --no-pager {after}").splitlines()
         entries = [json.loads(line) for line in lines]
-        units = ("b200-watch.service", "b200-watchdog.service")
+        units = ("b200-agent.service",)
         return "\n".join(
             str(entry["MESSAGE"])
             for entry in entries
@@ -76,7 +77,9 @@ class Watched:
 
     def last_look(self) -> float:
         """When the last look began, in seconds since the boot."""
-        return float(json.loads(on(self.name, "cat /run/b200kit/watch.json"))["boot_s"])
+        look = agent_file.known(self.name).watch
+        assert look
+        return look.boot_s
 
     def wait_for_looks(self, count: int) -> None:
         """Return when so many more looks have ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,15 @@ import pytest
 
 from b200kit import cli
 from b200kit.cli.command import USAGE
+from b200kit.node.agent.evidence import Now, issue
+from b200kit.node.lib import signature
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.proof import signature
-from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Proof, ProofRules, ServingNow, issued
-from b200kit.node.proof.evidence import Evidence
+from b200kit.node.state.agent import AgentState
+from b200kit.node.state.proof import KINDS, Evidence, Proof, ProofRules, ServingNow, stamp
 from b200kit.records import store
 
-Issue = Callable[..., Path]
-LOOK = Evidence("look", "pass", "", "5c5e" * 16, "4f0c3b6e-0f5b", "", 0, 120)
+BOOT, DIGEST = "4f0c3b6e-0f5b", "5c5e" * 16
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), ["look"])
 
 
 @pytest.fixture
@@ -39,16 +39,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof:
     """A valid proof, issued so many seconds ago."""
-    now = Now("4f0c3b6e-0f5b", 1000.0, time.time() - age_s)
-    made = issued(None, [LOOK], ServingNow((0, 1), 8), now, ProofRules(node, {}, ["look"]))
-    return Proof(**{**vars(made), "sequence": sequence})
+    now = Now(BOOT, 1000.0, time.time() - age_s)
+    look = Evidence("look", "pass", "", DIGEST, BOOT, stamp(now.wall_s))
+    made = issue(None, [look], ServingNow((0, 1), 8), now, replace(RULES, node=node))
+    return replace(made, sequence=sequence)
 
 
-def signed(folder: Path, document: dict[str, Any], by: str = "n01") -> Path:
-    """The files of a proof, signed by a node."""
-    file = folder / "proof.json"
-    file.write_text(json.dumps(document))
-    file.with_name("proof.json.sig").write_bytes(signature.sign(file.read_bytes(), folder / by))
+def file_of(proof: object) -> dict[str, Any]:
+    """The agent's file with a proof."""
+    state = AgentState("n01", "1", BOOT, 1000.0, "then", {"0": 4, "1": 4}, 60.0)
+    document = unstructure(proof) if isinstance(proof, Proof) else proof
+    return {**unstructure(state), "proof": document}
+
+
+def signed(folder: Path, proof: object, by: str = "n01") -> Path:
+    """The agent's files, signed by a node."""
+    file = folder / "agent.json"
+    file.write_text(json.dumps(file_of(proof)))
+    file.with_name("agent.json.sig").write_bytes(signature.sign(file.read_bytes(), folder / by))
     return file
 
 
@@ -59,7 +67,7 @@ def verify(folder: Path, file: Path, *more: str) -> int:
 
 
 def test_a_proof_is_verified_as_often_as_it_is_shown(folder: Path) -> None:
-    file = signed(folder, unstructure(proof_of()))
+    file = signed(folder, proof_of())
     assert verify(folder, file) == 0
     assert verify(folder, file) == 0
     assert verify(folder, file, "--node", "n02") == 1
@@ -74,7 +82,7 @@ def refusal(folder: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> str
 
 
 def test_forged_content_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, unstructure(proof_of()))
+    file = signed(folder, proof_of())
     file.write_text(file.read_text().replace('"gpus": 8', '"gpus": 9'))
     assert "not signed by n01" in refusal(folder, file, capsys)
 
@@ -82,7 +90,7 @@ def test_forged_content_is_refused(folder: Path, capsys: pytest.CaptureFixture[s
 def test_a_proof_that_another_node_signed_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = signed(folder, unstructure(proof_of("n01")), by="n02")
+    file = signed(folder, proof_of("n01"), by="n02")
     assert "not signed by n01" in refusal(folder, file, capsys)
 
 
@@ -91,37 +99,39 @@ def test_a_signature_for_something_else_is_refused(
 ) -> None:
     with monkeypatch.context() as other:
         other.setattr(signature, "NAMESPACE", "file")
-        file = signed(folder, unstructure(proof_of()))
+        file = signed(folder, proof_of())
     assert "not signed by n01" in refusal(folder, file, capsys)
 
 
 def test_what_ran_out_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, unstructure(proof_of(age_s=125)))
+    file = signed(folder, proof_of(age_s=125))
     assert "expired" in refusal(folder, file, capsys)
 
 
 def test_what_the_node_itself_calls_expired_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    late = {**unstructure(proof_of()), "standing": "expired"}
-    assert "standing" in refusal(folder, signed(folder, late), capsys)
+    made = proof_of()
+    failed = replace(made.evidence[0], result="fail", why="GPU 3 is off NVLink")
+    late = replace(made, evidence=(failed,))
+    assert "calls it expired: look: fail" in refusal(folder, signed(folder, late), capsys)
 
 
 def test_what_was_issued_in_the_future_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = signed(folder, unstructure(proof_of(age_s=-60)))
+    file = signed(folder, proof_of(age_s=-60))
     assert "in the future" in refusal(folder, file, capsys)
 
 
 def test_an_old_proof_shown_again_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert verify(folder, signed(folder, unstructure(proof_of(sequence=42)))) == 0
+    assert verify(folder, signed(folder, proof_of(sequence=42))) == 0
     capsys.readouterr()
-    old = signed(folder, unstructure(proof_of(sequence=41)))
+    old = signed(folder, proof_of(sequence=41))
     assert "replayed" in refusal(folder, old, capsys)
-    twin = signed(folder, unstructure(proof_of(sequence=42, age_s=9)))
+    twin = signed(folder, proof_of(sequence=42, age_s=9))
     assert "another proof" in refusal(folder, twin, capsys)
 
 
@@ -129,42 +139,43 @@ def test_a_node_with_a_new_key_is_not_held_to_what_the_old_one_signed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The clock of the image before was a year ahead; with the new one the key is another.
-    assert verify(folder, signed(folder, unstructure(proof_of(sequence=10**15)))) == 0
+    assert verify(folder, signed(folder, proof_of(sequence=10**15))) == 0
     old, hosts = (folder / name for name in ("n01.pub", "known_hosts"))
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "new"], check=True
     )
     new = (folder / "new.pub").read_text()
     hosts.write_text(hosts.read_text().replace(old.read_text(), new))
-    assert verify(folder, signed(folder, unstructure(proof_of(sequence=42)), by="new")) == 0
+    assert verify(folder, signed(folder, proof_of(sequence=42), by="new")) == 0
     # Of each key the highest is known: neither what the new one signed before, nor the old one.
     capsys.readouterr()
-    earlier = signed(folder, unstructure(proof_of(sequence=41)), by="new")
+    earlier = signed(folder, proof_of(sequence=41), by="new")
     assert "replayed" in refusal(folder, earlier, capsys)
     hosts.write_text(hosts.read_text() + f"n01 {old.read_text()}")
-    of_old = signed(folder, unstructure(proof_of(sequence=43)))
+    of_old = signed(folder, proof_of(sequence=43))
     assert "replayed" in refusal(folder, of_old, capsys)
 
 
 def test_what_is_refused_is_not_noted_as_seen(folder: Path) -> None:
-    assert verify(folder, signed(folder, unstructure(proof_of(sequence=99)), by="n02")) == 1
-    assert verify(folder, signed(folder, unstructure(proof_of(sequence=41)))) == 0
+    assert verify(folder, signed(folder, proof_of(sequence=99), by="n02")) == 1
+    assert verify(folder, signed(folder, proof_of(sequence=41))) == 0
 
 
 def test_another_schema_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/2"})
-    assert "b200kit/proof/1" in refusal(folder, file, capsys)
+    file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/1"})
+    assert "b200kit/proof/2" in refusal(folder, file, capsys)
+    assert "no proof" in refusal(folder, signed(folder, None), capsys)
 
 
-@pytest.mark.parametrize("gone", ["proof.json", "proof.json.sig", "known_hosts"])
+@pytest.mark.parametrize("gone", ["agent.json", "agent.json.sig", "known_hosts"])
 def test_what_cannot_be_read_is_no_refusal(folder: Path, gone: str) -> None:
-    file = signed(folder, unstructure(proof_of()))
+    file = signed(folder, proof_of())
     (folder / gone).unlink()
     assert verify(folder, file) == 2
 
 
 def test_a_node_is_found_by_its_name_among_the_pinned_keys(folder: Path) -> None:
-    file = signed(folder, unstructure(proof_of("n02")), by="n02")
+    file = signed(folder, proof_of("n02"), by="n02")
     assert verify(folder, file) == 1
     named = ("--name", "[10.0.0.2]:2222")
     assert verify(folder, file, *named, "--node", "n02") == 0
@@ -180,9 +191,9 @@ def test_ssh_keygen_alone_verifies_by_the_signers_that_are_printed(
     assert cli.main(["proof", "signers", "n01", "n02=[10.0.0.2]:2222", *hosts]) == 0
     (folder / "signers").write_text(capsys.readouterr().out)
     for node, code in (("n01", True), ("n02", False)):
-        content = signed(folder, unstructure(proof_of())).read_bytes()
+        content = signed(folder, proof_of()).read_bytes()
         argv = ["ssh-keygen", "-Y", "verify", "-f", str(folder / "signers"), "-I", node]
-        argv += ["-n", "b200kit-proof", "-s", str(folder / "proof.json.sig")]
+        argv += ["-n", "b200kit-proof", "-s", str(folder / "agent.json.sig")]
         done = subprocess.run(argv, input=content, check=False, capture_output=True)
         assert (done.returncode == 0) is code
 
@@ -196,14 +207,14 @@ def test_signers_of_a_node_that_is_not_pinned_are_not_printed(folder: Path, node
 def test_copy_for_a_vendor_names_nobody(folder: Path) -> None:
     made = unstructure(proof_of("rack7-secret"))
     bad = {"result": "fail", "why": "GPU 3 has 17 of 18 NVLinks up", "required": False}
-    made["evidence"].append({**made["evidence"][0], **bad, "valid_until": made["issued_at"]})
-    file = folder / "proof.json"
-    file.write_text(json.dumps(made))
+    made["evidence"].append({**made["evidence"][0], **bad})
+    file = folder / "agent.json"
+    file.write_text(json.dumps(file_of(made)))
     output = folder / "copy.json"
     assert cli.main(["proof", "sanitise", str(file), "--output", str(output)]) == 0
     copy = output.read_text()
-    for private in ("rack7", "secret", made["boot_id"], LOOK.digest):
+    for private in ("rack7", "secret", made["boot_id"], DIGEST):
         assert private not in copy
-    assert json.loads(copy)["standing"] == "valid"
+    assert json.loads(copy)["schema"] == "b200kit/proof/2"
     assert "17 of 18 NVLinks" in copy
     assert cli.main(["proof", "sanitise", str(file), "--output", str(output)]) == 2

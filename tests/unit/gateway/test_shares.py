@@ -17,8 +17,9 @@ import pytest
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.secrets import Secret
-from b200kit.node.proof import share_answer
 from b200kit.node.serving.gateway import drain, haproxy
+from b200kit.node.status import server
+from b200kit.node.status import shares as own_share
 from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
@@ -75,12 +76,12 @@ def fleet(
             asked[own.name] += 1
             return says[own.name]
 
-        patch.setattr(share_answer, "now", now)
+        patch.setattr(own_share, "now", now)
+        patch.setattr(server, "_EVERY_S", 0.2)
 
         def answer(name: str, listener: socket.socket) -> None:
             own.name = name
-            while not over.is_set():
-                share_answer.answer(listener, 0.2)
+            server.serve({listener: server.answer_share}, lambda: not over.is_set())
 
         for name in NAMES:
             folder = tmp_path_factory.mktemp(name)

@@ -26,7 +26,7 @@ NOW = datetime.now(UTC)
 YEAR = lasting(NOW, days=365)
 KEYS = (
     "gateway.certificate",
-    *("fleet.ca_file", "events.webhook.ca_file", "bmc.ca_file", "reimage.ca_file"),
+    *("fleet.ca_file", "bmc.ca_file", "reimage.ca_file"),
 )
 BMC = {"address": "https://10.0.0.7", "user": "b200", "password": {"env": "BMC"}}
 MAAS = {"method": "maas", "url": "https://maas/MAAS", "system": "4y3h7n", "token": {"env": "M"}}
@@ -37,13 +37,12 @@ def naming(folder: Path, **texts: bytes) -> NodeSpec:
     paths = {key: str(folder / key) for key in KEYS}
     for key, path in paths.items():
         Path(path).write_bytes(texts.get(key, YEAR))
-    gateway, fleet, hook, bmc, maas = paths.values()
+    gateway, fleet, bmc, maas = paths.values()
     sections: dict[str, Any] = {
         "api_key": None,
         "hf_token": None,
         "gateway": {"certificate": {"file": gateway}},
         "fleet": {"port": 8443, "ca_file": fleet, "nodes": [{"name": "n1", "address": "10.0.0.1"}]},
-        "events": {"webhook": {"url": "https://h/", "ca_file": hook}},
         "bmc": {**BMC, "ca_file": bmc},
         "reimage": {**MAAS, "ca_file": maas},
     }
@@ -103,10 +102,9 @@ def test_those_that_lie_on_the_node_are_judged_there(tmp_path: Path) -> None:
     assert serving.expected(node)["certificates"] == {
         "/etc/haproxy/b200kit.crt": "chain",
         "/etc/haproxy/b200kit-nodes.crt": "authorities",
-        "/etc/b200kit/events-ca.pem": "authorities",
     }
     none = Node("n01", node.spec.replace(gateway=nodes.spec(tmp_path).gateway, fleet=None))
-    assert [*serving.expected(none)["certificates"]] == ["/etc/b200kit/events-ca.pem"]
+    assert "certificates" not in serving.expected(none)
     bare = Node("n01", nodes.spec(tmp_path))
     assert "certificates" not in serving.expected(bare)
     for one in (node, none, bare):

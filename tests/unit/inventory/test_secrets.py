@@ -69,24 +69,6 @@ def test_key_is_any_word_that_a_request_can_carry(tmp_path: Path) -> None:
     assert found["api_key"].reveal() == b'a,b=c;"d"#~0123456'
 
 
-def test_url_of_a_webhook_that_is_a_secret_is_one_that_it_could_be_sent_to(tmp_path: Path) -> None:
-    hook = {"url": {"file": str(tmp_path / "url")}}
-    spec = parse(data(events={"webhook": hook}), CATALOGUE)
-    assert isinstance(spec, NodeSpec)
-    for url, refused in (
-        ("https://hooks.example/services/T0/B0/word", []),
-        ("http://hooks.example/services/T0/B0/word", ["events.webhook.url"]),
-        ("https://user:word@hooks.example/", ["events.webhook.url"]),
-        ("https://hooks.example:0/", ["events.webhook.url"]),
-        ("https://hooks.example/\nHost: x", ["events.webhook.url"]),
-    ):
-        (tmp_path / "url").write_text(url)
-        found, problems = secrets.resolve(spec)
-        assert [p.key for p in problems] == refused
-        assert list(found) == ([] if refused else ["events.webhook.url"])
-        assert "word" not in "".join(p.message for p in problems)
-
-
 def test_key_that_is_short_or_is_anothers_is_refused(tmp_path: Path) -> None:
     for name, value in (("long", b"0123456789abcdef"), ("short", b"0123456789abcde")):
         (tmp_path / name).write_bytes(value)

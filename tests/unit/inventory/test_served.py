@@ -46,8 +46,7 @@ def test_document_leads_back_to_the_spec() -> None:
 
 
 def test_rollback_leaves_what_is_the_sites() -> None:
-    hook = {"url": "https://hooks.example/services/S3CRET"}
-    events = {"command": ["/usr/bin/notify", "--key=S3CRET"], "webhook": hook}
+    events = {"command": ["/usr/bin/notify", "--key=S3CRET"]}
     now = spec(driver="580.142.07", rollout={"max_out": 3}, fleet_weight=7, events=events)
     # It lies readable on the node.
     assert "S3CRET" not in json.dumps(noted(now))

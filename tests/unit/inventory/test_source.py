@@ -86,10 +86,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "nothing at all": {},
     "a manifest beside a mirror": {"source": MIRROR, "model_manifest": "models/a.json"},
-    "packed caches without a peer": {
-        "source": "internet",
-        "weights": {"packed_caches": "a" * 64},
-    },
     "another word": {"source": "intranet"},
     "a mirror without a key": {"source": {"mirror": "https://mirror.example"}},
     "a mirror that is no URL": {"source": {**MIRROR, "mirror": "file:///srv/mirror"}},

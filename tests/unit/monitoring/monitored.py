@@ -20,23 +20,24 @@ from typing import Any
 import pytest
 
 from b200kit.monitoring.targets import Member
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.documents import unstructure
-from b200kit.node.metrics import command, exposition
-from b200kit.node.metrics.families import Events, MetricsInput, families
-from b200kit.node.proof.evidence import PASS, Evidence
+from b200kit.node.agent.evidence import Now, issue
+from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.state.proof import KINDS, PASS, Evidence, Proof, ProofRules, ServingNow
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
+from b200kit.node.state.watchdog import LastStep
+from b200kit.node.status import exposition
+from b200kit.node.status.metrics import MetricsInput, families
 from tests.lab.standin.engine import Metrics
 from tests.prometheus import TARGETS, Monitoring, monitoring, until
 from tests.unit.gateway import test_metrics as endpoints
-from tests.unit.node.metrics import test_families as nodes
+from tests.unit.node.status import test_metrics as nodes
 
 NODE = "n01"
 DECADES_S = 2e9
 """For how long the gate of a node that is well holds."""
 WELL = {"index": 0, "temperature_c": 40, "power_usage_mw": 7, "sm_clock_mhz": 9}
-GPUS = [{**WELL, "ecc_volatile_uncorrected": 0}]
+GPUS = ({**WELL, "ecc_volatile_uncorrected": 0},)
 TTFT, ITL = "time_to_first_token_seconds", "inter_token_latency_seconds"
 USUAL = {TTFT: 0.03, ITL: 0.005}
 """Seconds, well within the record of the node."""
@@ -73,9 +74,13 @@ class Monitored:
 
     def tell(self, **changes: Any) -> None:
         """Write the page of a node that is well, but for some of what it knows, of this moment."""
-        known = well(time.time())
-        notes = {**known.notes, **changes.pop("notes", {})}
-        self.write(exposition.text(families(replace(known, notes=notes, **changes))))
+        moment = changes.pop("moment", Moment("b", 100.0))
+        known = replace(well(time.time()), moment=moment)
+        assert known.state
+        noted = {name: changes.pop(name) for name in vars(known.state.notes) if name in changes}
+        notes = replace(known.state.notes, **noted)
+        state = replace(known.state, notes=notes, **changes)
+        self.write(exposition.text(families(replace(known, state=state))))
 
     def write(self, text: str) -> None:
         """The page, as it is."""
@@ -116,22 +121,20 @@ def _replace(path: Path, text: str) -> None:
 
 def well(now: float) -> MetricsInput:
     """A node that serves under a proof."""
-    last = {"at": stamp(now)}
-    standings = {str(n): {**nodes.standing(), "last": last} for n in (0, 1)}
-    notes = {"watch": nodes.looked(gpus=GPUS), "watchdog": standings}
-    known = nodes.known(**notes, verdict={"taken_at": nodes.AT})
-    proof = nodes.proof(Evidence("gate", PASS, ttl_s=DECADES_S))
-    looks = {"success": 9, "timeout": 0}
+    last = LastStep(stamp(now))
     return replace(
-        known, now=now, proof=proof, looks=looks, share=100, events=Events(0, 0), has_sink=True
-    )
+        nodes.known(
+            watch=nodes.looked(gpus=GPUS), looks={"success": 9, "timeout": 0}, boot_s=100.0,
+            watchdog={str(n): nodes.standing(last=last) for n in (0, 1)}, proof=proven(now),
+        ), now=now,
+    )  # fmt: skip
 
 
-def ending(at: str) -> dict[str, Any]:
-    """A proof that has the last part of its long time before it, and ends then."""
-    left = timestamp.parse(at) - timestamp.parse(nodes.EARLIER)
-    age_s = DECADES_S - left.total_seconds()
-    return nodes.proof(Evidence("gate", PASS, age_s=age_s, ttl_s=DECADES_S))
+def proven(now: float, age_s: float = 0.0) -> Proof:
+    """A proof by a gate that was so old then."""
+    gate = Evidence("gate", PASS, taken_at=stamp(now - age_s))
+    rules = ProofRules("n01", dict.fromkeys(KINDS, DECADES_S), ["gate"])
+    return issue(None, [gate], ServingNow((0, 1), 8), Now("b", 100.0, now), rules)
 
 
 def stamp(seconds: float) -> str:
@@ -143,21 +146,21 @@ def fault(check: str) -> dict[str, Any]:
     """A look that found a fault which counts, and touches no replica."""
     finding = replace(nodes.LINK, check=check)
     found = Fault(Finding(**vars(finding)), (0,), nodes.AT, ("fault",), confirmed=True)
-    return {"watch": nodes.looked(gpus=GPUS, faults=[unstructure(found)])}
+    return {"watch": nodes.looked(gpus=GPUS, faults=(found,))}
 
 
 def standing(**changes: Any) -> dict[str, Any]:
-    """The watchdog's notes, with a replica 0 that is out."""
-    last = {"at": stamp(time.time())}
-    out = {**nodes.standing(out=True, **changes), "last": last}
-    return {"watchdog": {"0": out, "1": {**nodes.standing(), "last": last}}}
+    """What is remembered of replicas, with a replica 0 that is out."""
+    last = LastStep(stamp(time.time()))
+    out = nodes.standing(out=True, last=last, **changes)
+    return {"watchdog": {"0": out, "1": nodes.standing(last=last)}}
 
 
 @contextmanager
 def monitored(folder: Path) -> Iterator[Monitored]:
     """Scraped four times a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "FILE", folder / "metrics.prom")
+        patch.setattr(endpoints, "FILE", folder / "metrics.prom")
         patch.setattr(endpoints, "Engine", Engine)
         for node in endpoints.serving(folder, ("127.0.0.0/8",)):
             member = Member(NODE, "127.0.0.1", "node", (), node.port, replicas=2)

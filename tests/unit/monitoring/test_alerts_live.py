@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.metrics.families import Events
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state.watchdog import ProbeOutcome
 from tests.prometheus import Sent, until
 from tests.unit.monitoring.monitored import (
+    DECADES_S,
     FAILING,
     GPUS,
     ITL,
@@ -23,12 +24,12 @@ from tests.unit.monitoring.monitored import (
     USUAL,
     Engine,
     Monitored,
-    ending,
     fault,
+    proven,
     standing,
 )
 from tests.unit.monitoring.test_rules import ALERTS
-from tests.unit.node.metrics import test_families as nodes
+from tests.unit.node.status import test_metrics as nodes
 
 Act = Callable[[Monitored], object]
 PAGE, TICKET = "b200-page", "b200-ticket"
@@ -50,14 +51,9 @@ def on_page(*alerts: str, **changes: Any) -> Case:
     return Case(alerts, lambda node: node.tell(**changes))
 
 
-def noted(*alerts: str, **notes: Any) -> Case:
-    """Something in a note of the node."""
-    return on_page(*alerts, notes=notes)
-
-
 def out(alert: str, found: ProbeOutcome) -> Case:
     """A replica that is out; the other was probed when the case begins."""
-    return Case((alert,), lambda node: node.tell(notes=standing(found=found.value)))
+    return Case((alert,), lambda node: node.tell(**standing(found=found.value)))
 
 
 def slow(alert: str, metric: str, seconds: float) -> Case:
@@ -88,36 +84,35 @@ CASES = [
     without_targets(),
     Case(("B200NodeUnreachable",), lambda node: node.page.unlink()),
     Case(("B200MetricsMissing",), lambda node: node.write("b200_x 1\n")),
-    on_page("B200ReadingStale", boot_s=1000.0),  # the look was early in this boot
-    noted("B200ReadingAbsent", verdict=None),
-    noted("B200CertificateEnds", watch=nodes.looked(gpus=GPUS, certificates={"/a.crt": ENDED})),
+    on_page("B200ReadingStale", moment=Moment("b", 1000.0)),  # the look was early in this boot
+    on_page("B200ReadingAbsent", verdict_at=""),
+    on_page("B200CertificateEnds", watch=nodes.looked(gpus=GPUS, certificates={"/a.crt": ENDED})),
     Case(("B200EngineMetricsMissing",), without_engines(False), without_engines(True)),
-    noted("B200FabricFault", **fault("nvlink.links-up")),
-    noted("B200MemoryFault", **fault("ecc.volatile")),
-    noted("B200XidFault", **fault("xid.fatal")),
-    noted("B200ThermalFault", **fault("thermal.slowdown")),
-    noted("B200GpuLost", **fault("pcie.link")),
-    noted("B200OtherFault", **fault("host.iommu")),
+    on_page("B200FabricFault", **fault("nvlink.links-up")),
+    on_page("B200MemoryFault", **fault("ecc.volatile")),
+    on_page("B200XidFault", **fault("xid.fatal")),
+    on_page("B200ThermalFault", **fault("thermal.slowdown")),
+    on_page("B200GpuLost", **fault("pcie.link")),
+    on_page("B200OtherFault", **fault("host.iommu")),
     out("B200ReplicaOut", ProbeOutcome.NO_ANSWER),
     out("B200AnswersWrong", ProbeOutcome.WRONG),
-    noted("B200NodeMarked", watchdog_mark={"why": "given up"}),
+    on_page("B200NodeMarked", marked=True),
     slow("B200TtftSlow", TTFT, 2.0),
     slow("B200ItlSlow", ITL, 0.3),
-    noted("B200LatencyNotCompared", smoke=None),
+    on_page("B200LatencyNotCompared", record=()),
     Case(
         ("B200ErrorBudgetBurn",),
         lambda node: node.ask(FAILING, 20),
         lambda node: node.ask("/v1/models", 3000),
     ),
-    on_page("B200ProofExpiring", proof=ending("2037-01-01T00:00:00Z")),
-    on_page("B200ProofExpired", proof=nodes.PROOF),
+    on_page("B200ProofExpiring", proof=proven(time.time(), 0.9 * DECADES_S)),
+    on_page("B200ProofExpired", proof=proven(time.time(), 1.1 * DECADES_S)),
     on_page("B200ProofAbsent", proof=None),
-    noted("B200NodePlanned", "B200OutOfServiceLong", quarantine={"why": "work"}),
-    on_page("B200EventsDropped", events=Events(0, 3)),
+    on_page("B200NodePlanned", "B200OutOfServiceLong", quarantined=True),
     on_page("B200LooksFail", looks={"success": 9, "timeout": 9}),
 ]  # fmt: skip
-WINDOWED = {"B200EventsDropped", "B200LooksFail"}
-"""What has happened stays in its window: the last ones, which nothing ends here."""
+WINDOWED = {"B200LooksFail"}
+"""What has happened stays in its window: the last one, which nothing ends here."""
 ELSEWHERE = {"B200FleetServesUnproven"}
 """Of the fleet's endpoint, not of a node: tests/unit/gateway/test_shares.py has its requests."""
 
@@ -156,14 +151,13 @@ def test_an_alert_reaches_its_receiver_and_its_end_does_too(node: Monitored, cas
 
 @pytest.mark.process
 def test_what_planned_work_does_to_a_node_pages_nobody(node: Monitored) -> None:
-    node.tell(notes={"quarantine": {"why": "work"}})
+    node.tell(quarantined=True)
     until(lambda: "B200NodePlanned" in node.by.firing())
     before = len(node.by.sent)
-    notes = {"quarantine": {"why": "work"}, **fault("nvlink.links-up"), **standing(held="GPU 5")}
-    node.tell(notes=notes)
+    node.tell(quarantined=True, **fault("nvlink.links-up"), **standing(held="GPU 5"))
     there = {"B200FabricFault", "B200ReplicaOut"}
     until(lambda: there <= node.by.held_back(), said=node.by.held_back)
     time.sleep(2)  # longer than a group waits here
     assert [one for one in node.by.sent[before:] if one.receiver == PAGE] == []
-    node.tell(notes=fault("nvlink.links-up"))
+    node.tell(**fault("nvlink.links-up"))
     until(lambda: Sent(PAGE, "B200FabricFault", "firing") in node.by.sent[before:])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.metrics import exposition
-from b200kit.node.metrics.families import families
+from b200kit.node.status import exposition
+from b200kit.node.status.metrics import families
 from b200kit.run.render import render
 from tests.lab.supply import programs
 from tests.prometheus import running, until
@@ -72,7 +72,7 @@ def test_a_page_cut_short_is_an_error_there_and_not_a_part_of_the_node(
     exporter: tuple[Path, str],
 ) -> None:
     folder, at = exporter
-    page = exposition.text(families(replace(well(time.time()), share=50)))
+    page = exposition.text(families(replace(well(time.time()), given=50)))
     (folder / OURS).write_text(page[: len(page) // 2].rpartition(" ")[0])
     lines = answer(at)
     assert "node_textfile_scrape_error 1" in lines

@@ -12,7 +12,7 @@ import pytest
 from b200kit.cli import main
 from b200kit.monitoring import dashboards, files
 from b200kit.monitoring.targets import Member, targets, unread
-from b200kit.node.metrics import families
+from b200kit.node.status import metrics
 from b200kit.operations import monitored
 from b200kit.operations.inventory_process import InventoryRefused
 
@@ -112,7 +112,7 @@ def test_no_panel_lies_on_another(name: str) -> None:
 
 def test_queries_name_metrics_that_a_node_has() -> None:
     """A misspelt name is a panel or an alert that is always empty."""
-    source = Path(families.__file__).read_text()
+    source = Path(metrics.__file__).read_text()
     texts = [expr for board in BOARDS.values() for expr in dashboards.queries(board)]
     rules: list[dict[str, Any]] = [r for g in files.rules()["groups"] for r in g["rules"]]
     texts += [rule["expr"] for rule in rules]

@@ -8,6 +8,7 @@ from typing import Any
 
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.proof import PASS, Clock, Evidence, GpuSeconds, Proof, ServingNow
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import ReplicaState
@@ -25,17 +26,16 @@ def stamp(before_s: float) -> str:
     return timestamp.text(timestamp.parse(AT) - timedelta(seconds=before_s))
 
 
-def proof(node: str, **changed: Any) -> Json:
-    """A valid proof of two replicas."""
-    return {
-        "schema": "b200kit/proof/1", "node": node, "boot_id": BOOT, "sequence": 41,
-        "issued_at": stamp(60), "valid_until": stamp(-3600), "standing": "valid",
-        "evidence": [
-            {"kind": "look", "valid_until": stamp(-7200), "result": "pass", "required": True},
-            {"kind": "bandwidth", "valid_until": stamp(-3600), "result": "pass", "required": True},
-        ],
-        "serving": {"replicas": [0, 1], "gpus": 8}, **changed,
-    }  # fmt: skip
+def proof(node: str, left_s: float = 3600.0, ttl_s: float = 10_000.0, **changed: Any) -> Json:
+    """A proof of two replicas that expires so many seconds after AT, with its bandwidth."""
+    issued_s = timestamp.parse(stamp(60)).timestamp()
+    look = Evidence("look", PASS, taken_at=stamp(60), ttl_s=7260.0)
+    bandwidth = Evidence("bandwidth", PASS, taken_at=stamp(ttl_s - left_s), ttl_s=ttl_s)
+    made = Proof(
+        node, BOOT, BOOT_S - 60, 41, stamp(60), (look, bandwidth), Clock(issued_s - BOOT_S + 60),
+        ServingNow((0, 1), 8), 0.2, GpuSeconds(), max(0.0, -left_s - 60),
+    )  # fmt: skip
+    return {**unstructure(made), **changed}
 
 
 def standing(node: str, **changed: Any) -> Json:
@@ -69,11 +69,7 @@ def fault(summary: str = "GPU 3 has 17 of 18 NVLinks up", **changed: Any) -> Fau
 
 def kept(last: Json | None = None, **changed: Any) -> Json:
     """What the watchdog remembers of a replica."""
-    return {
-        **unstructure(ReplicaState(**changed)),
-        "boot_id": BOOT,
-        "last": last or {"at": stamp(5)},
-    }
+    return {**unstructure(ReplicaState(**changed)), "last": last or {"at": stamp(5)}}
 
 
 def held(node: str) -> Json:
@@ -104,8 +100,8 @@ def mixed() -> FleetNow:
     sound = {f"n{i:02}": known(standing(f"n{i:02}")) for i in range(1, 13)}
     mark = {"schema": "b200kit/quarantine/1", "since": "2026-11-19T08:00:00Z",
             "who": "ops-on-call", "why": "replace GPU 4", "trial": None}  # fmt: skip
-    expiring = proof("n03", standing="expiring", valid_until=stamp(-38 * 60))
-    expired = proof("n05", standing="expired", valid_until=stamp(600))
+    expiring = proof("n03", 38 * 60.0, 100_000.0)
+    expired = proof("n05", -600.0)
     down = [replica(0, "DRAIN", False), replica(1, "DRAIN", False)]
     given_up = kept(out=True, given_up=True, why="no answer in 20 s", ejections=(1.0, 2.0, 3.0))
     changed = {

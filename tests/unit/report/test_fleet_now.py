@@ -46,7 +46,7 @@ def changed(**parts: Any) -> FleetNow:
 
 @pytest.mark.parametrize(("share", "says"), [(50, True), (0, True), (100, False), (None, False)])
 def test_what_an_expired_proof_leaves_of_the_share_is_said(share: object, says: bool) -> None:
-    found = changed(proof=proof("n1", standing="expired"), share=share)
+    found = changed(proof=proof("n1", -9.0), share=share)
     assert (f"its share is {share} %" in found.nodes[0].points[0].what) is says
 
 
@@ -61,15 +61,14 @@ def test_a_node_that_serves_whole_under_a_valid_proof_is_sound() -> None:
     [
         ({"proof": None}, "not proven", 2),
         ({"proof": {"unmeasured": "x"}}, "unknown", 2),
-        ({"proof": proof("n1", schema="b200kit/proof/2")}, "unknown", 2),
-        ({"proof": proof("n1", valid_until="soon")}, "unknown", 2),
-        ({"proof": proof("n1", standing="fine")}, "unknown", 2),
+        ({"proof": proof("n1", schema="b200kit/proof/1")}, "unknown", 2),
+        ({"proof": proof("n1", issued_at="soon")}, "unknown", 2),
         ({"proof": proof("n2")}, "expired", 1),
         ({"proof": proof("n1", boot_id="another")}, "expired", 1),
-        ({"proof": proof("n1", standing="expired")}, "expired", 1),
-        ({"proof": proof("n1", valid_until=stamp(0))}, "expired", 1),
-        ({"proof": proof("n1", serving={"replicas": [1]})}, "not proven", 2),
-        ({"proof": proof("n1", standing="expiring")}, "expiring", 0),
+        ({"proof": proof("n1", -600.0)}, "expired", 1),
+        ({"proof": proof("n1", 2.0)}, "expired", 1),
+        ({"proof": proof("n1", serving={"replicas": [1], "gpus": 4})}, "not proven", 2),
+        ({"proof": proof("n1", 900.0)}, "expiring", 0),
         ({"watch": None}, "unknown", 2),
         ({"watch": {"unmeasured": "x"}}, "unknown", 2),
         ({"watch": look() | {"schema": "x"}}, "unknown", 2),
@@ -101,7 +100,7 @@ def test_what_is_not_sound_is_said_and_what_is_not_known_is_never_sound(
 
 @pytest.mark.parametrize(
     "parts",
-    [{}, {"proof": None}, {"proof": proof("n2")}, {"proof": proof("n1", standing="expired")}],
+    [{}, {"proof": None}, {"proof": proof("n2")}, {"proof": proof("n1", -9.0)}],
 )
 def test_only_gpus_that_serve_under_a_valid_proof_are_proven(parts: dict[str, Any]) -> None:
     assert changed(**parts).proven == (0 if parts else 8, 8)

@@ -84,7 +84,7 @@ def test_the_policy_of_the_page_lets_its_own_script_run_and_no_other() -> None:
 
 def hostile() -> Any:
     """Every text that a node, its ledger and the inventory may hold."""
-    documents = [fleets.held("n1"), fleets.standing("n2", proof=fleets.proof("n2", standing="x")),
+    documents = [fleets.held("n1"), fleets.standing("n2", proof=fleets.proof("n2", -9.0)),
                  fleets.standing("n3", quarantine={"who": "x", "why": "x", "since": "x"}),
                  fleets.standing("n4", mark={"who": "x", "why": "x"}),
                  fleets.standing("n5", replicas=[fleets.replica(0, "x", False)])]  # fmt: skip

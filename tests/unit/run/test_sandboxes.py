@@ -14,22 +14,20 @@ from tests.unit.run.test_templates import GROUP, OPTIONS, directives, files
 
 EXPOSURE = {
     "b200-acs.service": 1.0,
-    "b200-events.service": 2.0,
+    "b200-agent.service": 3.9,
     "b200-firewall.service": 1.6,
     "b200-gate.service": 3.5,
-    "b200-metrics@.service": 0.4,
+    "b200-hook.service": 2.0,
     "b200-peers.service": 1.9,
     "b200-renew.service": 2.5,
     "b200-router.service": 1.7,
-    "b200-share.service": 0.5,
-    "b200-watch.service": 3.5,
-    "b200-watchdog.service": 2.1,
+    "b200-status.service": 0.5,
     "b200-weights-server.service": 1.1,
     "b200-weights.service": 2.2,
     "haproxy.service": 2.8,
     "vllm@.service": 1.6,
 }
-"""Of 10, by systemd 252; docs/units.md says the most: the gate and the health check have it."""
+"""Of 10, by systemd 252; docs/units.md says the most, which the agent has."""
 UNITS = "etc/systemd/system"
 # A package's own unit, of which a node gets a drop-in; what Debian's says opens or closes nothing.
 OF_PACKAGES = {"haproxy.service": "[Service]\nExecStart=/usr/sbin/haproxy\n"}

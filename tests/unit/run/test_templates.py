@@ -48,7 +48,7 @@ OPTIONS: dict[str, Any] = {
     "time_servers": ["10.0.0.1", "10.0.0.2"],
     "container_runtimes": ["docker", "containerd", "podman"],
     "monitoring": {"from": ["10.0.9.5"], "node_exporter": 9100},
-    "events": {"command": ["/usr/local/bin/notify"], "webhook": {"url": "https://h/"}},
+    "events": {"command": ["/usr/local/bin/notify"]},
 }
 
 

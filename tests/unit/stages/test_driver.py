@@ -161,7 +161,7 @@ def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) ->
     )
     assert_message(fetch)
     assert stop.startswith(
-        "stop b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, "
+        "stop b200-agent.service, haproxy.service, vllm.target, vllm@0.service, "
     )
     assert f"nvidia-open {DRIVER}-1 -> 580.126.20" in install
 
@@ -179,7 +179,7 @@ def test_units_that_were_not_read_are_taken_to_serve(tmp_path: Path) -> None:
     assert node.state is not None
     node.state["units"] = {"unmeasured": "systemctl timed out"}
     assert any(
-        what.startswith("stop b200-watchdog.service, haproxy.service, vllm.target")
+        what.startswith("stop b200-agent.service, haproxy.service, vllm.target")
         for what in driver_plan(node)
     )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
-from b200kit.node.metrics.command import TEXTFILES
 from b200kit.node.state import drift
+from b200kit.node.state.agent import TEXTFILES
 from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import firewall, monitoring
 from tests.subtests import in_subtests
@@ -21,7 +21,7 @@ OPEN = {"firewall": {"allow": [{"port": 8000, "from": ["any"]}]}}
 
 
 def test_nothing_is_there_that_nobody_asked_for(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
+    node, machine = settled(tmp_path, proof={"share_port": None})
     assert planned(node, "monitoring") == []
     assert "frontend metrics" not in machine.text(PATHS.config)
     assert not monitoring.desired(node, node.layout()).files
@@ -34,7 +34,7 @@ def test_the_socket_answers_and_the_gateway_asks_it(tmp_path: Path) -> None:
     config = machine.text(PATHS.config)
     socket = machine.text(f"/etc/systemd/system/{monitoring.SOCKET}")
     assert f"server node unix@{PATHS.metrics}\n" in config
-    assert f"ListenStream={PATHS.metrics}\n" in socket
+    assert f"ListenStream={PATHS.metrics}\nListenStream={PATHS.share}\n" in socket
     assert "tcp-request connection reject if !{ src 10.0.9.5 10.0.8.0/24 }\n" in config
     assert monitoring.EXPORTER not in machine.packages
 
@@ -49,7 +49,7 @@ def test_node_exporter_reads_what_the_look_writes(tmp_path: Path) -> None:
 
 
 def test_what_is_not_asked_for_any_more_is_removed(tmp_path: Path) -> None:
-    node, _ = settled(tmp_path, monitoring=ASKED)
+    node, _ = settled(tmp_path, monitoring=ASKED, proof={"share_port": None})
     node.spec = node.spec.replace(monitoring=None)
     look(node)
     assert planned(node, "monitoring") == [f"remove {monitoring.SOCKET}"]

@@ -10,27 +10,27 @@ import pytest
 
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.proof import command, share_answer
-from b200kit.node.proof.document import Consequence
+from b200kit.node.lib import documents
+from b200kit.node.state.proof import Consequence, ProofRules
 from b200kit.operations import gate
 from b200kit.serving.gateway.haproxy_config import PATHS
-from b200kit.stages import firewall, proof, smoke, watchdog
+from b200kit.stages import firewall, monitoring, proof, smoke, watchdog
 from tests.fake import proofs
 from tests.subtests import in_subtests
 from tests.unit.nodes import look, planned, settled
 from tests.unit.specs import CATALOGUE, data
 
-LOOK = f"/etc/systemd/system/{watchdog.LOOK}"
+AGENT = f"/etc/systemd/system/{watchdog.UNIT}"
 
 
 def test_node_reads_the_rules_that_the_inventory_gives(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, proof={"latency_ttl_h": 24.0}, bandwidth="required")
     path = tmp_path / "rules.json"
     path.write_text(machine.text(proof.RULES))
-    rules = command.rules_of(path)
+    rules = documents.load(ProofRules, path)
     assert (rules.node, rules.ttl_s["latency"]) == (node.name, 86_400)
-    assert rules.required == ("look", "gate", "latency", "answers", "bandwidth")
-    assert f"proof --rules {proof.RULES}" in machine.text(LOOK)
+    assert tuple(rules.required) == ("look", "gate", "latency", "answers", "bandwidth")
+    assert f" --proof {proof.RULES} " in machine.text(AGENT)
     assert planned(node, "watchdog") == []
 
 
@@ -41,7 +41,7 @@ def test_answers_that_nobody_asks_for_are_no_evidence(tmp_path: Path) -> None:
 
 def test_nothing_is_issued_or_asked_for_where_it_is_off(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, proof={"issue": "off"})
-    assert "proof" not in machine.text(LOOK)
+    assert " --proof " not in machine.text(AGENT)
     assert "proof" not in gate.expectation(node, serving=True)
     assert proof.files(node) == []
 
@@ -89,7 +89,7 @@ def test_a_look_that_runs_out_before_the_next_is_refused(
 def test_whoever_may_reach_the_gateway_may_ask_for_the_share(tmp_path: Path) -> None:
     rule = {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}, {"port": 8100, "from": ["any"]}]}
     node, machine = settled(tmp_path, firewall=rule, proof={"share_port": 7001})
-    assert machine.is_active(proof.SHARE)
+    assert machine.is_active(monitoring.SOCKET)
     assert "bind 127.0.0.1:7001" in machine.text(PATHS.config)
     opened = {(e["port"], e["source"]) for e in firewall.expected(node)["firewall"]}
     assert opened == {(8000, "10.0.0.0/24"), (7001, "10.0.0.0/24"), (8100, "any")}
@@ -101,17 +101,13 @@ def test_nobody_can_ask_where_nothing_is_proven_or_said(
 ) -> None:
     node, machine = settled(tmp_path, proof=asked)
     assert "frontend share" not in machine.text(PATHS.config)
-    assert proof.units(node) == []
+    assert monitoring.desired(node, ()).units == ()
 
 
-def test_the_node_reads_what_an_expired_proof_is_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_node_reads_what_an_expired_proof_is_to_do(tmp_path: Path) -> None:
     _, machine = settled(tmp_path, proof={"expired_share": 20, "out_after_s": 60})
-    path = tmp_path / "rules.json"
-    path.write_text(machine.text(proof.RULES))
-    monkeypatch.setattr(share_answer, "RULES", path)
-    assert share_answer.consequence() == Consequence(20, 60.0)
+    rules = documents.decode(ProofRules, machine.text(proof.RULES))
+    assert rules.expired == Consequence(20, 60.0)
 
 
 def test_a_port_that_is_anothers_is_refused() -> None:

@@ -193,7 +193,7 @@ def gone(path: str) -> Spoil:
     return spoil
 
 
-SERVING = "b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
+SERVING = "b200-agent.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E", "look at the node, which proves it"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
@@ -423,7 +423,7 @@ def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> Non
     machine.units["vllm@0.service"]["active"] = "activating"
     look(node)
     machine.log.clear()
-    running = ["b200-watchdog.service", "haproxy.service", "vllm.target", "vllm@0.service"]
+    running = ["b200-agent.service", "haproxy.service", "vllm.target", "vllm@0.service"]
     assert gate.withdraw(node) == running
     assert machine.log == [f"systemctl stop {' '.join(running)}"]
 

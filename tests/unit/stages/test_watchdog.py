@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,10 @@ from tests.unit.nodes import look, planned, settled, spec
 
 MARK = {
     "schema": "b200kit/watchdog-mark/1",
-    "who": "b200-watchdog",
+    "who": "b200-agent",
     "when": "2026-11-21T09:40:00Z",
     "why": "replica 1 was ejected 3 times within 3600 s",
-    "evidence": "/var/lib/b200kit/watchdog/20261121T094000Z-vllm1",
+    "evidence": "/var/lib/b200kit/agent/20261121T094000Z-vllm1",
     "action": "reset-gpu",
 }
 
@@ -56,49 +54,46 @@ def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> N
     assert f"restart {watchdog.UNIT}" in planned(node, "watchdog")
 
 
-@pytest.mark.parametrize(
-    ("state", "starts"), [("inactive", 1), ("failed", 1), ("deactivating", 2), ("activating", 2)]
-)
-def test_look_that_began_earlier_is_not_taken_for_one_of_now(
-    tmp_path: Path, state: str, starts: int
-) -> None:
-    fake = tmp_path / "systemctl"
-    fake.write_text(
-        f'#!/bin/sh\n[ "$1" = is-active ] && {{ echo {state}; exit 3; }}\n'
-        f'echo "$@" >> {tmp_path}/ran\n'
-    )
-    fake.chmod(0o755)
-    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-c", watchdog.LOOK_NOW], env=path, check=True)
-    assert (tmp_path / "ran").read_text().splitlines() == [f"start {watchdog.LOOK}"] * starts
-
-
-def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
-    _, machine = settled(tmp_path)
+def test_unit_is_given_the_key_as_a_credential_and_is_watched_itself(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, watchdog={"look_s": 20, "look_deadline_s": 9})
     unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")
     assert "LoadCredential=api_key:/etc/b200kit/secrets/api_key\n" in unit
-    assert "\nCapabilityBoundingSet=\n" in unit
     assert "\nWatchdogSec=60\n" in unit
     assert "\nRestart=always\n" in unit
+    assert f" agent --node {node.name} --expect /etc/b200kit/expect.json " in unit
+    assert f" --proof {proof.RULES} --look 20 --deadline 9\n" in unit
 
 
-def test_node_is_looked_at_once_before_it_is_live_and_by_the_timer_afterwards(
-    tmp_path: Path,
-) -> None:
-    node, machine = settled(tmp_path, watchdog={"look_s": 20})
-    assert machine.is_active(watchdog.TIMER)
-    assert "OnUnitInactiveSec=20\n" in machine.text(f"/etc/systemd/system/{watchdog.TIMER}")
+def test_node_is_looked_at_once_before_it_is_live(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
     machine.execute("systemd-run --on-active=1 systemctl reboot")
     look(node)
     assert "look at the node for the first time" in planned(node, "watchdog")
+    watchdog.look(node)
+    assert machine.ran(r"\blook --within 120$")
 
 
-def test_a_look_keeps_off_the_cpus_of_replicas(tmp_path: Path) -> None:
+def test_the_agent_keeps_off_the_cpus_of_replicas(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    unit = machine.text(f"/etc/systemd/system/{watchdog.LOOK}")
+    unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")
     [cpus] = [line.partition("=")[2] for line in unit.splitlines() if "CPUAffinity" in line]
     taken = {cpu for replica in node.layout() for cpu in cpulist.parse(replica.cpus)}
     assert {*cpulist.parse(cpus)} - taken == {*cpulist.parse(cpus)} != set()
+
+
+def test_what_did_the_work_before_leaves_with_all_that_it_left(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    left = ["/etc/systemd/system/b200-watch.timer", "/etc/systemd/system/b200-metrics@.service"]
+    left.append("/run/b200kit/watch.json")
+    for path in left:
+        machine.write(path, b"[Unit]\n")
+    look(node)
+    (removal,) = [change for change in watchdog.plan(node) if change.what.startswith("remove ")]
+    removal.apply(node)
+    assert machine.ran("disable --now b200-watch.timer &&")
+    assert not {*left} & {*machine.files}
+    look(node)
+    assert planned(node, "watchdog") == []
 
 
 def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
@@ -125,7 +120,7 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
         "serving": {"replicas": replicas, "gateway": "haproxy.service"},
         "room": {"/": 1024, "/var": 1024},
         "watchdog": {
-            "unit": "b200-watchdog.service",
+            "unit": "b200-agent.service",
             "replicas": replicas,
             "look_age_max_s": 75,
         },
@@ -137,8 +132,8 @@ def test_looks_judge_what_serves_besides_what_the_gate_does(tmp_path: Path) -> N
     known = json.loads(machine.text(serving.EXPECT))
     assert known.keys() == {"placement", "room", "serving"}
     assert known["placement"].keys() == {"vllm@0.service", "vllm@1.service"}
-    unit = machine.text("/etc/systemd/system/b200-watch.service")
-    assert f"watch --expect /etc/b200kit/expect.json --expect {serving.EXPECT} " in unit
+    unit = machine.text("/etc/systemd/system/b200-agent.service")
+    assert f" --expect /etc/b200kit/expect.json --expect {serving.EXPECT} " in unit
     machine.write(serving.EXPECT, b"{}")
     look(node)
     assert planned(node, "serving") == [f"write {serving.EXPECT}"]

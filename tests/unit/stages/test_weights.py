@@ -230,7 +230,6 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
         {"server": SERVER | {"port": 8001}},
         {"server": {"from": ["10.0.0.0/24"]}},
         {"peers": ["10.0.0.1:8090"]},
-        {"packed_caches": "abc"},
         {"retain": 0},
     ],
 )

@@ -18,7 +18,6 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     PlainValidator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -132,34 +131,6 @@ def _each_once(listed: tuple[Any, ...]) -> tuple[Any, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise PydanticCustomError("twice", "{name}", {"name": twice})
     return listed
-
-
-class OrReference:
-    """The text of a URL, or a reference to where it is a secret (`SecretRef | str`).
-
-    A problem with the text does not quote it: it may be the secret.
-    """
-
-    def __init__(self, pattern: str, expected: str) -> None:
-        self._pattern, self._expected = pattern, expected
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        reference = handler.generate_schema(get_args(source)[0])
-        return core_schema.no_info_wrap_validator_function(
-            lambda raw, inner: self._text(raw) if isinstance(raw, str) else inner(raw), reference
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {**handler(schema), "expected": f"{self._expected}, or a reference to a secret"}
-
-    def _text(self, raw: str) -> str:
-        if not is_url(raw, self._pattern):
-            raise PydanticCustomError("model_type", "no URL")
-        return raw
 
 
 class _Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 from pydantic import Field
 
@@ -20,7 +19,6 @@ from b200kit.inventory.keys.types import (
     Port,
     Unique,
     is_everybody,
-    matching,
 )
 
 _PLAIN = re.compile(r"http://(\[[^]/?#]*\]|[^]:/?#]*)(?::[0-9]*)?(?:[/?#].*)?")
@@ -51,8 +49,6 @@ class Weights(Keys):
     """how long a run waits for the model before it serves"""
     retain: int | None = Field(None, ge=1, le=100)
     """other revisions that stay, the newest first; all of them when None"""
-    packed_caches: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")] | None = None
-    """SHA-256 of compile caches packed on a node that was warm, to begin with (docs/weights.md)"""
 
 
 def problems(

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import absent, attempt, is_digits
+from b200kit.node.lib.readings import absent, attempt, is_digits, text
 
 PROC = Path("/proc")
 CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
@@ -17,6 +17,8 @@ PROGRAM = Path("/opt/nvidia/nvlsm/sbin/nvlsm")
 """Where its package puts it (siderolabs/extensions#717)."""
 GONE = ("Z", "X")
 """States of a process that has ended and is only not yet waited for."""
+_LAST: dict[str, str] = {}
+"""Name of a process to its number, as it was found last."""
 
 
 def fabric_manager() -> dict[str, Any]:
@@ -42,15 +44,18 @@ def installed() -> bool:
 def running(name: str) -> bool:
     """Whether a process of that name lives; OSError when other users' processes are hidden."""
     hidden = not (PROC / "1").exists()  # hidepid=2; with hidepid=1 their files cannot be read
-    for entry in PROC.iterdir():
-        if is_digits(entry.name):
-            try:
-                if (entry / "comm").read_bytes().strip() == name.encode() and lives(entry):
-                    return True
-            except PermissionError:
-                hidden = True
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+    listed = [number for number in os.listdir(PROC) if is_digits(number)]
+    # A node has thousands of processes: where it was the last time comes first.
+    last = _LAST.get(name)
+    for number in [*([last] if last in listed else []), *listed]:
+        try:
+            if text(PROC / number / "comm") == name and lives(PROC / number):
+                _LAST[name] = number
+                return True
+        except PermissionError:
+            hidden = True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
     if hidden:
         raise PermissionError("/proc hides the processes of other users")
     return False

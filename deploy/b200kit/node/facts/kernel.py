@@ -16,18 +16,28 @@ PROC = Path("/proc")
 CHOSEN = re.compile(r"\[([A-Za-z0-9_]+)\]")
 
 
-def kernel(ask: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Every setting, each read on its own; `ask` names sysctls and module parameters."""
+def kernel(
+    ask: dict[str, Any] | None = None, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Every setting, each read on its own; `ask` names sysctls and module parameters.
+
+    *known*: what `slow` read a while ago.
+    """
     return {
         "tainted": attempt(lambda: int(text(PROC / "sys/kernel/tainted"))),
         "numa_balancing": attempt(numa_balancing),
         "transparent_hugepages": attempt(transparent_hugepages),
         "hugepages": attempt(lambda: int(text(PROC / "sys/vm/nr_hugepages"))),
-        "governors": attempt(governors),
         "memlock_bytes": attempt(lambda: resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
         "driver_options": attempt(driver_options),
         **settings.requested(ask or {}),
+        **(known or slow()),
     }
+
+
+def slow() -> dict[str, Any]:
+    """Two files a CPU, and a program."""
+    return {"governors": attempt(governors), "limits": attempt(settings.limits)}
 
 
 def numa_balancing() -> int | None:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -78,7 +78,6 @@ def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[s
 def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Top-level key to the function that reads it."""
     log, listing = xid.once(xid.kernel_log), xid.once(system.listing)
-    units = [*FABRIC_UNITS, *ask.get("units", []), *ask.get("placement", [])]
     return {
         "host": system.host,
         "cpus": numa.cpus,
@@ -92,7 +91,7 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "driver_module": driver_module.driver_module,
         "boot": driver_module.boot,
         "readiness": readiness.readiness,
-        "units": lambda: system.units(units),
+        "units": lambda: system.units(units(ask)),
         "xids": lambda: xid.found(xid.XID, log),
         "sxids": lambda: xid.found(xid.SXID, log),
         "files": lambda: managed_files.files(ask.get("files", []), ask.get("secrets", {})),
@@ -102,6 +101,11 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "engine_probes": lambda: managed_files.of_each(_PROBES, engine_probe.NAME),
         **asked_parts(ask, listing),
     }
+
+
+def units(ask: Mapping[str, Any]) -> list[str]:
+    """The units that are looked at, each once."""
+    return list(dict.fromkeys([*FABRIC_UNITS, *ask.get("units", []), *ask.get("placement", [])]))
 
 
 def asked_parts(ask: dict[str, Any], listing: Callable[[], Any]) -> dict[str, Callable[[], Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from b200kit.node.facts.numa import natural
 from b200kit.node.facts.pci_config import payload, redirects
-from b200kit.node.lib.readings import absent, attempt, text
+from b200kit.node.lib.readings import absent, attempt, is_unmeasured, text
 
 SYS = Path("/sys")
 NVIDIA = "10de"
@@ -36,14 +36,45 @@ def identifier(path: Path) -> str:
 
 def gpus() -> list[dict[str, Any]]:
     """Every NVIDIA GPU on the PCI bus, by address, whether or not the driver sees it."""
-    devices = sorted((SYS / "bus/pci/devices").iterdir())
-    found = [device for device in devices if is_gpu(device)]
-    paths = {device: attempt(partial(above, device)) for device in found}
-    known = bridges(path for path in paths.values() if isinstance(path, list))
-    return [
-        gpu(device) | {"bridges": path if isinstance(path, dict) else [known[at] for at in path]}
-        for device, path in paths.items()
-    ]
+    return Bus().gpus()
+
+
+class Bus:
+    """The bus, of which devices and the bridges above them are found anew once they change."""
+
+    def __init__(self) -> None:
+        self._listed: list[str] = []
+        self._above: dict[Path, Any] = {}
+        self._nics: dict[tuple[Path, Path], dict[str, Any]] = {}
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """As `gpus`."""
+        folder = SYS / "bus/pci/devices"
+        listed = sorted(os.listdir(folder))
+        if listed != self._listed:
+            found = [folder / name for name in listed if is_gpu(folder / name)]
+            self._above = {device: attempt(partial(above, device)) for device in found}
+            self._listed = listed
+        paths = self._above
+        known = bridges(path for path in paths.values() if isinstance(path, list))
+        return [
+            gpu(device)
+            | {"bridges": path if isinstance(path, dict) else [known[at] for at in path]}
+            for device, path in paths.items()
+        ]
+
+    def nics(self) -> list[dict[str, Any]]:
+        """InfiniBand devices. Vital product data, slow to read, is read once, and side by side."""
+        entries = [(entry, entry.resolve()) for entry in infiniband()]
+        known = {at: self._nics[at] for at in entries if at in self._nics}
+        new = [at for at in entries if at not in known]
+        if new:
+            with ThreadPoolExecutor(len(new)) as pool:
+                known |= zip(new, pool.map(nic, [entry for entry, _ in new]), strict=True)
+        self._nics = {
+            at: found for at, found in known.items() if not any(map(is_unmeasured, found.values()))
+        }
+        return [known[at] | {"ports": attempt(partial(ports, at[0]))} for at in entries]
 
 
 def is_gpu(device: Path) -> bool:
@@ -148,17 +179,18 @@ def width(folder: Path, which: str) -> int | None:
 
 
 def nics() -> list[dict[str, Any]]:
-    """InfiniBand devices, read side by side because vital product data is slow to read."""
+    """InfiniBand devices with their ports."""
+    return Bus().nics()
+
+
+def infiniband() -> list[Path]:
+    """Their entries in sysfs, by name."""
     root = SYS / "class/infiniband"
-    devices = sorted(root.iterdir(), key=lambda d: natural(d.name)) if root.is_dir() else []
-    if not devices:
-        return []
-    with ThreadPoolExecutor(len(devices)) as pool:
-        return list(pool.map(nic, devices))
+    return sorted(root.iterdir(), key=lambda d: natural(d.name)) if root.is_dir() else []
 
 
 def nic(entry: Path) -> dict[str, Any]:
-    """One InfiniBand device; `switch_management` marks those that belong to the NVSwitches."""
+    """What stays of one InfiniBand device; `switch_management` marks those of the NVSwitches."""
     device = entry / "device"
     return {
         "name": entry.name,
@@ -167,7 +199,6 @@ def nic(entry: Path) -> dict[str, Any]:
         "switch_management": attempt(lambda: SWITCH_MARK in vital_product_data(device / "vpd")),
         "vital_product_data": (device / "vpd").exists(),
         "bridges": attempt(lambda: [folder.name for folder in above(device)]),
-        "ports": attempt(lambda: ports(entry)),
     }
 
 

@@ -29,7 +29,6 @@ def requested(ask: dict[str, Any]) -> dict[str, Any]:
     return {
         "sysctls": sysctls(ask.get("sysctls", [])),
         "module_parameters": module_parameters(ask.get("module_parameters", [])),
-        "limits": attempt(limits),
         "raises_limits": attempt(raises_limits),
         "swaps": attempt(swaps),
     }

@@ -161,7 +161,9 @@ def listening() -> list[str]:
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         lines = text(table).splitlines()[1:] if os.path.exists(table) else []
-        found |= {endpoint(line.split()[1]) for line in lines if line.split()[3] == "0A"}
+        # Most are connections; only of the others each word is looked at.
+        rows = (line.split(None, 4) for line in lines if " 0A " in line)
+        found |= {endpoint(row[1]) for row in rows if row[3] == "0A"}
     return sorted(found)
 
 

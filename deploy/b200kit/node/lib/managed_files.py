@@ -13,14 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import documents
-from b200kit.node.lib.readings import attempt, is_digits, unmeasured
+from b200kit.node.lib import boot_clock, documents
+from b200kit.node.lib.readings import attempt, is_digits, is_unmeasured, unmeasured
 
 STATE_DIRECTORY = Path("/var/lib/b200kit")
-LOOK = Path("/run/b200kit/watch.json")
-"""What the last look at a serving node left: of this boot, or it is not there."""
-PROOF = STATE_DIRECTORY / "proof" / "proof.json"
-"""What the node has proven; its signature lies beside it."""
+NOTES = {
+    **{name: name for name in ("smoke", "verdict", "passport", "bandwidth", "packages", "reboot")},
+    "watchdog_mark": "watchdog-mark",
+    **{name: name for name in ("quarantine", "served", "reprovision")},
+}
+"""What lies in STATE_DIRECTORY: key of a note to its file's name, without ".json"."""
 
 
 def observed(path: str, digest: Callable[[bytes], dict[str, str]]) -> Any:
@@ -81,25 +83,35 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
     return {**plain, **hidden}
 
 
-def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
-    """What earlier runs left: results, what is remembered of the node, warm-ups, the watchdog."""
-    warm = sorted(directory.glob("warm-*.json"))
-    watchdog = sorted(directory.glob("watchdog/vllm*.json"))
+def notes(
+    directory: Path = STATE_DIRECTORY, read: Callable[[Path], Any] | None = None
+) -> dict[str, Any]:
+    """What earlier runs left: results, what is remembered of the node, warm-ups, the agent.
+
+    *read*: how a file is read; `note` by default.
+    """
+    one = read or note
+    files = {key: directory / f"{name}.json" for key, name in NOTES.items()}
+    warm = {path.stem.removeprefix("warm-"): path for path in sorted(directory.glob("warm-*.json"))}
     return {
-        "smoke": attempt(lambda: note(directory / "smoke.json")),
-        "verdict": attempt(lambda: note(directory / "verdict.json")),
-        "passport": attempt(lambda: note(directory / "passport.json")),
-        "bandwidth": attempt(lambda: note(directory / "bandwidth.json")),
-        "packages": attempt(lambda: note(directory / "packages.json")),
-        "reboot": attempt(lambda: note(directory / "reboot.json")),
-        "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
-        "watch": attempt(lambda: note(LOOK)),
-        "proof": attempt(lambda: note(directory / "proof" / PROOF.name)),
-        "quarantine": attempt(lambda: note(directory / "quarantine.json")),
-        "served": attempt(lambda: note(directory / "served.json")),
-        "reprovision": attempt(lambda: note(directory / "reprovision.json")),
-        "watchdog": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in watchdog},
-        "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
+        **{key: attempt(partial(one, path)) for key, path in files.items()},
+        **_of_agent(attempt(partial(one, directory / "agent/agent.json"))),
+        "warm": {number: attempt(partial(one, path)) for number, path in warm.items()},
+    }
+
+
+def _of_agent(found: Any) -> dict[str, Any]:
+    """Its last look, its proof, and what it remembers of each replica: as the agent's file has it.
+
+    A look of another boot is none of this one.
+    """
+    if not isinstance(found, dict) or is_unmeasured(found):
+        return {"watch": found, "proof": found, "watchdog": {} if found is None else found}
+    here = found.get("boot_id") == boot_clock.now().boot_id
+    return {
+        "watch": found.get("watch") if here else None,
+        "proof": found.get("proof"),
+        "watchdog": found.get("watchdog", {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,3 +27,12 @@ def argv(command: str, *words: str) -> list[str]:
     """
     own = ["-I", "-B"] if sys.flags.dont_write_bytecode else ["-I"]
     return [sys.executable, *own, "-c", LAUNCH, str(IMPORTED), command, *words]
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced; None where it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

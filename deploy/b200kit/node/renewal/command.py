@@ -25,15 +25,15 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import GoldenResult, against
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
-from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock_file, timestamp
 from b200kit.node.lib.hours import Hours
-from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY
-from b200kit.node.proof.document import Proof, ProofRules
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
 from b200kit.node.renewal.due import Due, due
 from b200kit.node.renewal.node import ThisNode
-from b200kit.node.state.event import Event
+from b200kit.node.state import agent
+from b200kit.node.state.agent import AgentState
+from b200kit.node.state.proof import ProofRules
 
 RECORD = STATE_DIRECTORY / "smoke.json"
 LOCK = Path("/run/b200kit/renewal.lock")
@@ -75,7 +75,8 @@ def is_alone(path: Path | None = None) -> bool:
 def due_now(plan: RenewalPlan) -> Due:
     """What is due of the proof that lies here."""
     boot_id, boot_s = boot_clock.now()
-    return due(documents.remembered(Proof, PROOF), boot_id, boot_s, plan.when_left)
+    known = documents.remembered(AgentState, Path(agent.PATH))
+    return due(known.proof if known else None, boot_id, boot_s, plan.when_left)
 
 
 def renewed(plan: RenewalPlan, serving: Serving) -> RenewalOutcome:
@@ -94,9 +95,7 @@ def concluded(outcome: RenewalOutcome, asked: Due) -> int:
     kinds = " and ".join(asked.kinds)
     found = outcome.found
     if found is None:
-        line = f"{kinds} could not be measured again: {outcome.why} ({asked.why})"
-        say(line)
-        spool.put(Event("proof.not-renewed", line, "proof.valid"))
+        say(f"{kinds} could not be measured again: {outcome.why} ({asked.why})")
         return 0
     try:
         durable_files.replace(RECORD, documents.to_bytes(found))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.node.proof.document import Proof
-from b200kit.node.proof.evidence import PASS, Evidence
+from b200kit.node.state.proof import PASS, Proof
 
 MEASURED = ("latency", "answers")
 """What one smoke test leaves. Bandwidth needs the GPUs for itself."""
@@ -29,15 +28,13 @@ def due(proof: Proof | None, boot_id: str, boot_s: float, when_left: float) -> D
         return Due((), "there is no proof that is understood")
     if proof.boot_id != boot_id:
         return Due((), "no proof was issued since the boot")
-    asked = [one for one in proof.later(boot_s).required if one.kind in MEASURED]
+    at_s = proof.issued_s + max(0.0, boot_s - proof.boot_s)
+    asked = [one for one in proof.required if one.kind in MEASURED]
     for one in asked:
         if one.result != PASS:
             return Due((), f"{one.kind}: {one.result}: {one.why}: b200.py measures that again")
-    late = [one for one in asked if one.left_s < when_left * one.ttl_s]
-    if late:
-        return Due(tuple(one.kind for one in late), "; ".join(map(_left, late)))
-    return Due((), "; ".join(map(_left, asked)) or "neither latency nor answers are required")
-
-
-def _left(one: Evidence) -> str:
-    return f"{one.kind}: {one.left_s:.0f} of {one.ttl_s:.0f} s are left"
+    late = [one for one in asked if one.left_s(at_s) < when_left * one.ttl_s]
+    left = "; ".join(
+        f"{one.kind}: {one.left_s(at_s):.0f} of {one.ttl_s:.0f} s are left" for one in late or asked
+    )
+    return Due(tuple(one.kind for one in late), left or "neither latency nor answers are required")

@@ -9,20 +9,20 @@ configuration finds its kernels still there. The hook before each start keeps th
 
 vLLM's own key has its version, its configuration, max_num_batched_tokens and max_num_seqs
 (docs.vllm.ai, design/torch_compile; quoted 2026-11). Ours has them too, so that the directory as a
-whole can be thrown away, packed and sent.
+whole can be thrown away.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 KEEP = 2
 """Keys kept a replica: the one in use, and the one that a roll-back goes to."""
 RECORD = ".b200kit-key.json"
-"""In each key's directory: the facts it stands for, and the mark that it is whole."""
+"""In each key's directory: when it was used last, as its time."""
 _DIGITS = 16
 
 
@@ -57,27 +57,3 @@ def surplus(used: Mapping[str, float], current: str, keep: int = KEEP) -> list[s
     """
     others = sorted((k for k in used if k != current), key=lambda k: (used[k], k), reverse=True)
     return sorted(others[max(keep - 1, 0) :])
-
-
-def unlike(head: Mapping[str, Any], current: str, host: Mapping[str, Any]) -> str:
-    """Why a packed cache must not be unpacked here; empty when it fits exactly.
-
-    *head* is what the pack says of itself, *host* is {"arch", "os", "python"} of this node:
-    compiled launchers are of one Python and one C library.
-    """
-    if head.get("key") != current:
-        return f"it is of key {head.get('key')}, this replica's is {current}"
-    theirs = head.get("host")
-    if not isinstance(theirs, Mapping):
-        return "it does not say on what it was made"
-    other = [name for name in ("arch", "os", "python") if theirs.get(name) != host.get(name)]
-    return "; ".join(f"it is of {n} {theirs.get(n)}, this node's is {host.get(n)}" for n in other)
-
-
-def safe_names(names: Sequence[str]) -> str:
-    """The first name of a pack that would leave its directory; empty when none does."""
-    for name in names:
-        parts = name.split("/")
-        if name.startswith("/") or ".." in parts or "" in parts or "\0" in name:
-            return name or "(empty)"
-    return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import NEEDED
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding
@@ -20,18 +21,17 @@ KINDS = {
     "fault.over": "A confirmed fault is not seen any more.",
     "replica.out": "A replica gets no requests any more; the summary says why.",
     "replica.back": "A replica that was out gets requests again.",
-    "mend.begun": "The watchdog restarts a dead service, as `watchdog.mends` allows.",
+    "mend.begun": "The agent restarts a dead service, as `watchdog.mends` allows.",
     "mend.done": "The restarted service runs.",
     "mend.failed": "The restarted service does not run.",
     "mend.refused": "A dead service is not restarted; the summary says why.",
     "proof.expiring": "Evidence of what serves ends soon, and was not renewed at two looks.",
     "proof.expired": "Evidence of what serves has ended; the node's share of requests falls.",
     "proof.valid": "The proof that was expiring or had expired holds again.",
-    "proof.not-renewed": "The node could not renew its evidence by itself; the summary says why.",
 }
 """Kind of an event to what happened."""
 _MOST = 2000
-"""Characters of a summary: a spool holds so many events, not so many novels."""
+"""Characters of a summary: the agent's file holds events, not novels."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Remediation:
 class Event:
     """One thing that happened. *replicas*: those it touches, by index.
 
-    What is written has a stamp, too: *id*, unique for good and in order in a boot, when and where.
+    What is written has a stamp, too: *number*, one higher than that of the one before for as long
+    as the node's state is kept; *id*, unique for good; when, by both clocks, and where.
     """
 
     schema: ClassVar[str] = "b200kit/event/1"
@@ -71,14 +72,18 @@ class Event:
     replicas: tuple[int, ...] = ()
     remediation: Remediation | None = None
     id: str = field(default="", metadata=NEEDED)
+    number: int = field(default=0, metadata=NEEDED)
     at: str = field(default="", metadata=NEEDED)
     node: str = field(default="", metadata=NEEDED)
     boot_id: str = field(default="", metadata=NEEDED)
+    boot_s: float = field(default=0.0, metadata=NEEDED)
 
-    def stamped(self, number: int, at: str, node: str, boot_id: str) -> Event:
-        """The same as it is written. *number*: of this boot, each higher than the one before."""
-        name, summary = f"{node}-{boot_id}-{number:020d}", self.summary[:_MOST]
-        return replace(self, id=name, at=at, node=node, boot_id=boot_id, summary=summary)
+    def stamped(self, number: int, at: str, node: str, now: Moment) -> Event:
+        """The same as it is written."""
+        return replace(
+            self, id=f"{node}-{now.boot_id}-{number:020d}", number=number, at=at, node=node,
+            boot_id=now.boot_id, boot_s=round(now.seconds, 1), summary=self.summary[:_MOST],
+        )  # fmt: skip
 
 
 def of_fault(change: str, fault: Fault) -> Event:

@@ -19,7 +19,7 @@
                                       "policy": "bind" | "local",
                                       "gpus": ["GPU-...", ...]}},
      "serving": {"replicas": ["vllm@0.service"], "gateway": "haproxy.service"},
-     "watchdog": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
+     "watchdog": {"unit": "b200-agent.service", "replicas": ["vllm@0.service"]},
      "proof": {"replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 

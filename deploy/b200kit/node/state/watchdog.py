@@ -17,7 +17,7 @@ from b200kit.node.state import engine_probe
 from b200kit.node.state.verdict import Action
 
 MARK = "/var/lib/b200kit/watchdog-mark.json"
-DIRECTORY = "/var/lib/b200kit/watchdog"
+DIRECTORY = "/var/lib/b200kit/agent"
 REFUSED = 78
 """The launcher's exit code where no other start can help: its unit's RestartPreventExitStatus."""
 ABANDONED = "it ended too often, and systemd does not start it any more"
@@ -138,7 +138,6 @@ class ReplicaState:
     held: str = ""
     # The probe's outcome that ejected it; none where its unit failed.
     found: str = ""
-    boot_id: str = field(default="", compare=False)
     replica: int | None = field(default=None, compare=False)
     unit: str = field(default="", compare=False)
     last: LastStep | None = field(default=None, compare=False)

@@ -1,10 +1,10 @@
 """`weights-server`: give whole models to other nodes, read-only, and to named networks alone.
 
-Only what a manifest names, of a model that is stamped, and packed caches by their hash; no listing,
-no links, nothing else of the directory. Who asks is held against the networks here, besides the
-unit's own filter and the firewall. Whoever fetches proves every byte, so plain HTTP cannot harm it.
+Only what a manifest names, of a model that is stamped; no listing, no links, nothing else of the
+directory. Who asks is held against the networks here, besides the unit's own filter and the
+firewall. Whoever fetches proves every byte, so plain HTTP cannot harm it.
 
-    GET /NAME/REVISION/manifest.json      GET /NAME/REVISION/FILE      GET /caches/SHA256.tar
+    GET /NAME/REVISION/manifest.json      GET /NAME/REVISION/FILE
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ OF_A_SOURCE = 64
 """Connections that one address may have open: each takes one of the unit's tasks. A node fetches 32
 files at a time at most."""
 _FROM = re.compile(r"bytes=([0-9]{1,18})-")
-_PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
 _MODEL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.-]*)/([0-9a-f]{64})/(.+)")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -39,15 +38,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class Shelf:
     """What may be given; a manifest is read again only when its model was stamped again."""
 
-    def __init__(self, root: Path, packs: Path) -> None:
-        self._root, self._packs = root, packs
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._named: dict[tuple[Path, int], frozenset[str]] = {}
 
     def find(self, path: str) -> Path | None:
         """The file of a request's path; None for everything that is not to be given."""
-        pack, model = _PACK.fullmatch(path), _MODEL.fullmatch(path)
-        if pack:
-            return self._packs / pack[1]
+        model = _MODEL.fullmatch(path)
         if not model:
             return None
         directory = self._root / model[1] / model[2]
@@ -196,14 +193,13 @@ def main(args: list[str]) -> int:
     """Serve until killed."""
     parser = argparse.ArgumentParser(prog="weights-server")
     parser.add_argument("--root", type=Path, required=True, help="where models lie")
-    parser.add_argument("--packs", type=Path, required=True, help="where packed caches lie")
     parser.add_argument("--bind", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument(
         "--allow", action="append", required=True, type=ipaddress.ip_network, metavar="NETWORK"
     )
     options = parser.parse_args(args)
-    shelf = Shelf(options.root, options.packs)
+    shelf = Shelf(options.root)
     with serve(options.bind, options.port, shelf, options.allow) as server:
         server.serve_forever()
     return 0

@@ -184,7 +184,7 @@ def fleet(record: object) -> list[NodeRow]:
 def proven_of(host: object) -> dict[str, float] | None:
     """GPUs that serve on a node and those of them proven, GPU-seconds likewise; None: not asked.
 
-    The nodes count those themselves (b200kit/node/proof/document.py). Of one that was asked for a
+    The nodes count those themselves (b200kit/node/state/proof.py). Of one that was asked for a
     proof and was not observed nothing is known.
     """
     if known := mapping(read(host, "in_short", "proof")):

@@ -202,6 +202,24 @@ def test_device_without_vital_product_data_is_no_switch_port(tree: Path) -> None
     assert pci.nics()[0]["vital_product_data"] is False
 
 
+def test_vital_product_data_is_read_once_and_again_where_that_failed(tree: Path) -> None:
+    bus, entry = pci.Bus(), nic(tree, "mlx5_0", "0000:10:00.0")
+    write(entry / "ports/1", state="4: ACTIVE")
+    data = entry.resolve() / "device/vpd"
+    data.mkdir()
+    assert "unmeasured" in bus.nics()[0]["switch_management"]
+    data.rmdir()
+    data.write_text("SMDL=SW_MNG")
+    assert bus.nics()[0]["switch_management"] is True
+    data.write_text("")
+    write(entry / "ports/1", state="1: DOWN")
+    found = bus.nics()[0]
+    assert (found["switch_management"], found["ports"][0]["state"]) == (True, "DOWN")
+    (entry / "device").unlink()
+    (tree / "class/infiniband/mlx5_0").rename(tree / "class/infiniband/mlx5_1")
+    assert "unmeasured" in bus.nics()[0]["address"]
+
+
 def test_ports_say_state_rate_and_layer(tree: Path) -> None:
     entry = nic(tree, "mlx5_0", "0000:10:00.0")
     up = {"state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}

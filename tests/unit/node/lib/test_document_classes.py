@@ -12,6 +12,8 @@ import pytest
 
 from b200kit.cli.smoke import EndpointResult
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.agent.evidence import Now, issue
+from b200kit.node.agent.look import LookRequest
 from b200kit.node.bandwidth.tests import PEER, Bandwidth, result
 from b200kit.node.client.correctness import CorrectnessResult
 from b200kit.node.client.dataset.words import Scale
@@ -21,23 +23,31 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.replicas import Compared
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
-from b200kit.node.events.config import EventPlan
 from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.node.lib import documents
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed, unstructure
-from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import ProofRules, RenewalRules, ServingNow, issued
-from b200kit.node.proof.evidence import KINDS, PASS, Evidence
-from b200kit.node.proof.share_answer import GivenShare
 from b200kit.node.serving.gateway.drain import DrainNote
+from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
 from b200kit.node.state.event import Event
 from b200kit.node.state.growth import Counters, Growth
 from b200kit.node.state.mend import MendTries
+from b200kit.node.state.proof import (
+    KINDS,
+    PASS,
+    Consequence,
+    Evidence,
+    ProofRules,
+    RenewalRules,
+    ServingNow,
+)
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.serving import Replica, Serving
 from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
+from b200kit.node.status.hook import HookPlan, Told
+from b200kit.node.status.shares import GivenShare
 from b200kit.node.weights.manifest import Manifest, ManifestFile
 from b200kit.quality.kept import ServedModel
 from b200kit.records.comparison import MedianAtTp, against, timeline
@@ -130,6 +140,14 @@ CELL = TuningCell(
     LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(),
     BenchFigures({"p50_ttft_ms": 1.5, "backend": "x"}, ("vllm", "bench")), AT, AT,
 )  # fmt: skip
+PROOF = issue(
+    None, [Evidence("look", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
+    replace(RULES, expired=Consequence()),
+)  # fmt: skip
+AGENT = AgentState(
+    "n01", "1", "b", 1.5, AT, {"0": 4}, 60.0, {"success": 1}, None, {"0": ReplicaState()},
+    MendTries("b"), NodeNotes(record=(RecordedLatency("ttft", 99, 0.1),)), PROOF,
+)  # fmt: skip
 DOCUMENTS = (
     Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
     GateVerdict((FINDING,), {}, AT, "boot", 12.5),
@@ -145,21 +163,22 @@ DOCUMENTS = (
         counters=Counters(12.5, {"GPU-3": 5}, Growth(60.0, {"GPU-3": 1})),
         remediation=({"check": "nvlink.links"},),
     ),
-    ReplicaState(
-        strikes=1, out=True, ejections=(1.5,), boot_id="b", replica=0, last=LastStep(AT, "ejected")
-    ),
-    WatchdogMark("b200-watchdog", AT, "it hung", "/e", Action.RESET_GPU),
+    ReplicaState(strikes=1, out=True, ejections=(1.5,), replica=0, last=LastStep(AT, "ejected")),
+    WatchdogMark("b200-agent", AT, "it hung", "/e", Action.RESET_GPU),
     MendTries("boot", (1.5,)),
     Quarantine(AT, AT, "ops", "GPU 3").admitted("ops", (AT, AT), "boot", 3600.0),
-    Event("replica.out", "out").stamped(1, AT, "n01", "boot"),
-    EventPlan("n01", 10, 1.5, ("/bin/true",), True, "/ca.pem"),
+    Event("replica.out", "out").stamped(1, AT, "n01", Moment("boot", 1.5)),
+    HookPlan(("/bin/true",), 1.5),
+    Told(7),
     RULES,
-    issued(None, [Evidence("look", PASS, ttl_s=60.0)], ServingNow(), Now("b", 1.0, 1e9), RULES),
+    PROOF,
+    LookRequest(fresh=True),
+    AGENT,
     Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
     Manifest(
         (ManifestFile("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}
     ),
-    DrainNote(("replicas/vllm0",), watchdog=True),
+    DrainNote(("replicas/vllm0",)),
     GivenShare(5),
     Reference(answers(), 8, "n01", "this"),
     replace(Golden({"direct-0": Replies(answers())}, 8).result(), reference=SAME),

@@ -10,18 +10,25 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.agent.evidence import Now, issue
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Tally
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, documents
-from b200kit.node.proof.clock import Now
-from b200kit.node.proof.document import Proof, ProofRules, RenewalRules, ServingNow, issued
-from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.renewal import attempts, command
 from b200kit.node.renewal.node import ThisNode
 from b200kit.node.renewal.traffic import GatewayTraffic
-from b200kit.node.state.event import Event
+from b200kit.node.state import agent
+from b200kit.node.state.agent import AgentState
+from b200kit.node.state.proof import (
+    KINDS,
+    PASS,
+    Evidence,
+    ProofRules,
+    RenewalRules,
+    ServingNow,
+    stamp,
+)
 from tests.unit import smoke_results
 from tests.unit.node.latency.test_smoke import config
 
@@ -30,23 +37,15 @@ PASSED = smoke_results.result()
 BEFORE = json.dumps(smoke_results.document({"taken_at": "2026-11-20T00:00:00Z"}))
 Renew = Callable[..., int]
 
-RULES = ProofRules("n01", {}, [])
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 100.0), ["latency"])
 
 
 @pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """Events that the program has put into the spool."""
-    found: list[Event] = []
-    monkeypatch.setattr(spool, "put", found.append)
-    return found
-
-
-@pytest.fixture
-def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) -> Renew:
+def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renew:
     """Run it on an idle node; the keywords are what differs there."""
-    del events
     (tmp_path / "smoke.json").write_text(BEFORE)
-    places = {"RECORD": "smoke.json", "LOCK": "renewal.lock", "PROOF": "proof.json"}
+    places = {"RECORD": "smoke.json", "LOCK": "renewal.lock"}
+    monkeypatch.setattr(agent, "PATH", str(tmp_path / "agent.json"))
     for name, file in places.items():
         monkeypatch.setattr(command, name, tmp_path / file)
     for name in ("EVERY_S", "WATCHED_S"):
@@ -71,7 +70,7 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
         }  # fmt: skip
         for name, function in replaced.items():
             monkeypatch.setattr(ThisNode, name, function)
-        (tmp_path / "proof.json").write_bytes(documents.to_bytes(_proof(age_s)))
+        (tmp_path / "agent.json").write_bytes(documents.to_bytes(_state(age_s)))
         rules = replace(RULES, renew=RenewalRules(window, 0.05, 0.5) if window else None)
         (tmp_path / "rules.json").write_bytes(documents.to_bytes(rules))
         return command.main(["--rules", str(tmp_path / "rules.json"), "--serving", str(serving)])
@@ -79,10 +78,12 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) 
     return run
 
 
-def _proof(age_s: float) -> Proof:
+def _state(age_s: float) -> AgentState:
     boot_id, boot_s = boot_clock.now()
-    latency = Evidence("latency", PASS, age_s=age_s, ttl_s=100.0)
-    return issued(None, [latency], ServingNow(), Now(boot_id, boot_s, 0.0), RULES)
+    wall_s = 1_795_611_600.0
+    latency = Evidence("latency", PASS, taken_at=stamp(wall_s - age_s))
+    proof = issue(None, [latency], ServingNow(), Now(boot_id, boot_s, wall_s), RULES)
+    return AgentState("n01", "1", boot_id, boot_s, "then", {}, 60.0, proof=proof)
 
 
 def left(tmp_path: Path) -> Any:
@@ -105,23 +106,25 @@ def test_failed_test_is_kept_as_any_other(renew: Renew, tmp_path: Path) -> None:
 
 
 def test_nothing_is_done_where_nothing_is_due(
-    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event]
+    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert renew(age_s=10.0) == 0
     assert "nothing is due" in capsys.readouterr().err
     assert renew(window="") == 0
-    assert ((tmp_path / "smoke.json").read_text(), events) == (BEFORE, [])
+    assert (tmp_path / "smoke.json").read_text() == BEFORE
 
 
 def test_node_that_was_never_idle_keeps_what_it_had_and_says_so(
-    renew: Renew, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+    renew: Renew,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = iter(range(1000))
     monkeypatch.setattr(ThisNode, "left_s", lambda _: 20 - next(looks))
     assert renew(hindrance=lambda _: "the node is drained") == 0
     assert (tmp_path / "smoke.json").read_text() == BEFORE
-    (event,) = events
-    assert (event.kind, "the node is drained" in event.summary) == ("proof.not-renewed", True)
+    assert "could not be measured again: the node is drained" in capsys.readouterr().err
 
 
 def test_second_one_leaves_it_to_the_first(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import event
 from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.watch import Fault
 
-STAMP = 1, "2026-11-25T13:00:00Z", "n01", "b"
+STAMP = 1, "2026-11-25T13:00:00Z", "n01", Moment("b", 7.0)
 PENDING = Finding(
     "GPU 6: a row remap is pending",
     Status.FAIL,

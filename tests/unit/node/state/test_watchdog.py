@@ -196,6 +196,6 @@ def test_a_standing_survives_being_written_down() -> None:
 
 
 def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
-    text = str(watchdog.WatchdogMark("b200-watchdog", "then", "it hung", "/e"))
+    text = str(watchdog.WatchdogMark("b200-agent", "then", "it hung", "/e"))
     assert_message(text)
     assert "somebody" in str(watchdog.mark_of("not a document"))

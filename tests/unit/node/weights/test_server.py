@@ -37,9 +37,6 @@ def revision(tmp_path: Path) -> str:
             target.write_bytes(content)
     (tmp_path / "models" / "whole" / name / ".complete").write_text(name)
     (tmp_path / "models" / "whole" / name / "secret.txt").write_text("not the model's")
-    (tmp_path / "packs").mkdir()
-    (tmp_path / "packs" / f"{'a' * 64}.tar").write_bytes(b"pack")
-    (tmp_path / "packs" / f"{'b' * 64}.tar").symlink_to("/etc/hostname")
     return name
 
 
@@ -49,7 +46,7 @@ def open_server(tmp_path: Path) -> Iterator[Callable[..., int]]:
     servers = []
 
     def start(*networks: str) -> int:
-        shelf = weights_server.Shelf(tmp_path / "models", tmp_path / "packs")
+        shelf = weights_server.Shelf(tmp_path / "models")
         allowed = [ipaddress.ip_network(network) for network in networks]
         server = weights_server.serve("127.0.0.1", 0, shelf, allowed)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -102,23 +99,15 @@ def test_the_rest_of_a_file_is_given_from_a_byte_on(ask: Ask, revision: str) -> 
         "/whole/{}/",
         "/whole/{}",
         "/whole/000000000000/config.json",
-        "/whole/{}/../../../packs/x",
+        "/whole/{}/../../../other/x",
         "/whole/{}/%2e%2e/%2e%2e/whole/{}/config.json",
         "/../etc/passwd",
         "/etc/passwd",
         "/",
-        "/caches/",
-        "/caches/" + "c" * 64 + ".tar",
-        "/caches/" + "b" * 64 + ".tar",
-        "/caches/../models/whole",
     ],
 )
 def test_nothing_else_is_given(ask: Ask, revision: str, path: str) -> None:
     assert ask(path.replace("{}", revision))[:2] == (404, b"")
-
-
-def test_packed_caches_are_given_by_their_hash(ask: Ask) -> None:
-    assert ask(f"/caches/{'a' * 64}.tar")[:2] == (200, b"pack")
 
 
 def test_whoever_is_not_named_gets_nothing(open_server: Callable[..., int], revision: str) -> None:

@@ -21,7 +21,7 @@ _REMEDY = "renew it where the inventory names it, and run b200.py"
 
 @check("serving.certificates")
 def certificates(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The certificates of the gateway, the fleet and the webhook hold, and not only for days."""
+    """The certificates of the gateway and the fleet hold, and not only for days."""
     if not expect.requested(dict, "certificates"):
         yield passed("no certificates are asked for")
         return

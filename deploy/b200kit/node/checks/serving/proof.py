@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.lib import documents
-from b200kit.node.proof import document
-from b200kit.node.proof.document import Proof
 from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.proof import EXPIRED, EXPIRING, Proof
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
 
@@ -47,18 +46,17 @@ def _proven(state: StateView) -> Iterator[Finding]:
         raise Unread("the node's proof", str(error)) from None
     if issued.boot_id == boot_id and issued.boot_s > uptime + _OBSERVED_S:
         raise Unread("the node's proof", "it was issued later than now")
-    proof = issued.later(uptime)
-    earlier = "" if proof.boot_id == boot_id else "its proof is of an earlier boot"
-    if why := earlier or (proof.standing == document.EXPIRED and proof.why):
-        summary = f"what serves is not proven: {why}"
-        yield failed(summary, why, _PROVEN, Action.MONITOR, remedy=_REMEDY)
-    elif proof.standing == document.EXPIRING:
-        yield noted(f"the proof is about to run out: {proof.why}", None, proof.why, _PROVEN)
+    worth = issued.within(boot_id, uptime)
+    if worth.standing == EXPIRED:
+        summary = f"what serves is not proven: {worth.why}"
+        yield failed(summary, worth.why, _PROVEN, Action.MONITOR, remedy=_REMEDY)
+    elif worth.standing == EXPIRING:
+        yield noted(f"the proof is about to run out: {worth.why}", None, worth.why, _PROVEN)
     else:
-        gpus, left_s = proof.serving.gpus, round(proof.left_s)
+        gpus, left_s = issued.serving.gpus, round(worth.left_s)
         yield passed(f"{gpus} GPUs serve under a valid proof, {left_s} s of it left", _PROVEN)
 
 
 _REMEDY = (
-    "journalctl -u b200-watch on the node says since when; run b200.py where a test is too old"
+    "journalctl -u b200-agent on the node says since when; run b200.py where a test is too old"
 )

@@ -103,7 +103,7 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
     if age > most_s:
         text = f"the last look at the node is {age} s old: what serves is not watched"
         limit = rule(f"{most_s} s at most", "stale is never healthy")
-        yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-watch.timer")
+        yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-agent.service")
     try:
         look = documents.structure(Look, left.raw())
     except documents.Malformed as error:

@@ -63,7 +63,7 @@ def link_states(handle: Handle) -> list[tuple[int, Reading]]:
 
 def link_details(handle: Handle, link: int) -> dict[str, Reading]:
     """Version, remote end and the NVML fields of one link."""
-    values = link_fields(handle, link, [*FIELDS.values(), *FEC_HISTORY])
+    values = link_fields(handle, link, (*FIELDS.values(), *FEC_HISTORY))
     return {
         "version": reading(partial(n.nvmlDeviceGetNvLinkVersion, handle, link)),
         "remote_type": reading(partial(n.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)),

@@ -52,6 +52,11 @@ class Collection:
         except (n.NVMLError, OSError, AttributeError) as error:
             self.error = words(error)
 
+    def run_and_close(self) -> None:
+        """The same, and no device is held open any longer."""
+        self.run()
+        reading(n.nvmlShutdown)
+
     def read_system(self) -> None:
         """Versions; the driver's own version fails loudly, the others are readings."""
         self.step = "the driver version"

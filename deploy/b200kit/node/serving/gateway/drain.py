@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
 
 NOTE = Path("/run/b200kit/drained.json")
 """What this program did: where HAProxy's own memory of it lies, which goes with it at a boot."""
-WATCHDOG = "b200-watchdog.service"
 BACKENDS = (haproxy.BACKEND, "nodes")
 _DRAIN = 8
 """Bit of srv_admin_state: set aside by a drain (management.txt of HAProxy, show servers state)."""
@@ -37,16 +35,15 @@ _USAGE = "usage: drain begin | count | end"
 
 @dataclass(frozen=True)
 class DrainNote:
-    """Servers that a drain took out, as BACKEND/NAME, and whether the watchdog ran then."""
+    """Servers that a drain took out, as BACKEND/NAME."""
 
     servers: tuple[str, ...]
-    watchdog: bool = False
 
 
 def begin(path: Path = NOTE) -> str:
     """Drain every server in rotation; noted before it is done, so that `end` knows after a crash.
 
-    The watchdog goes first: it puts a replica that it repaired back into rotation.
+    While that note lies there the agent repairs nothing, and puts nothing back into rotation.
     """
     if _is_over():
         return f"{UNIT} does not run: nothing to drain"
@@ -54,9 +51,7 @@ def begin(path: Path = NOTE) -> str:
     free = [row for row in here if not int(row["srv_admin_state"]) & _DRAIN]
     before = _noted(path) or DrainNote(())
     servers = {*before.servers, *(_name(row) for row in free)}
-    watched = before.watchdog or _runs(WATCHDOG)
-    durable_files.replace(path, documents.to_bytes(DrainNote(tuple(sorted(servers)), watched)))
-    _systemctl("stop", WATCHDOG)
+    durable_files.replace(path, documents.to_bytes(DrainNote(tuple(sorted(servers)))))
     for row in free:
         haproxy.set_state(row["srv_name"], "drain", backend=row["be_name"])
     return f"{len(here)} servers drained"
@@ -73,8 +68,6 @@ def end(path: Path = NOTE) -> str:
         for row in haproxy.states():
             if _name(row) in ours.servers:
                 haproxy.set_state(row["srv_name"], "ready", backend=row["be_name"])
-    if ours.watchdog:
-        _systemctl("start", "--no-block", WATCHDOG)
     path.unlink()
     return f"{len(ours.servers)} servers are back"
 
@@ -128,16 +121,6 @@ def _is_over() -> bool:
     return unit().get("ActiveState") in _OVER
 
 
-def _runs(name: str) -> bool:
-    return _systemctl("is-active", "--quiet", name) == 0
-
-
-def _systemctl(*words: str) -> int:
-    """Exit status; a unit that does not exist is none to stop."""
-    done = subprocess.run(["systemctl", *words], check=False, capture_output=True, timeout=60)
-    return done.returncode
-
-
 def main(args: list[str]) -> int:
     """See _USAGE; 1 with one line when the gateway does not do it."""
     acts = {"begin": begin, "end": end, "count": lambda: json.dumps(count())}
@@ -146,7 +129,7 @@ def main(args: list[str]) -> int:
         return 2
     try:
         print(acts[args[0]]())
-    except (HAProxyError, OSError, ValueError, subprocess.SubprocessError) as error:
+    except (HAProxyError, OSError, ValueError) as error:
         print(f"drain {args[0]}: {error}", file=sys.stderr)
         return 1
     return 0

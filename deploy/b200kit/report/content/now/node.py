@@ -14,6 +14,7 @@ from datetime import datetime
 
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.state import advice, quarantine, watchdog
+from b200kit.node.state.proof import EXPIRED, EXPIRING, VALID, Proof, stamp
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.document import (
@@ -49,8 +50,7 @@ STATES = {state.word: state for state in _STATES}
 """What a node may be besides serving, that which most needs a person first."""
 RANK = {state.word: place for place, state in enumerate(_STATES)}
 SERVING = Outcome("serving", "serving", "good")
-PROOF_SCHEMA = "b200kit/proof/1"
-VALID, EXPIRING, EXPIRED, NONE, UNKNOWN = "valid", "expiring", "expired", "none", "unknown"
+NONE, UNKNOWN = "none", "unknown"
 _OF_PROOF = {
     EXPIRED: "expired", NONE: "not proven", UNKNOWN: "unknown",
     EXPIRING: "expiring",
@@ -153,43 +153,35 @@ class ProofNow:
         return self.state in (VALID, EXPIRING)
 
 
-def proof_now(standing: object, name: str) -> ProofNow:
-    """The proof in a node's standing document; *name* is what the inventory calls the node."""
-    proof = read(standing, "proof")
-    if isinstance(proof, Unmeasured):
-        return ProofNow(UNKNOWN, f"its proof could not be read: {proof.reason}")
-    if proof is None:
+def proof_now(standing: object, name: str, passed_s: float = 0.0) -> ProofNow:
+    """The proof in a node's standing document; *name* is what the inventory calls the node.
+
+    *passed_s*: seconds since it was read.
+    """
+    found = read(standing, "proof")
+    if isinstance(found, Unmeasured):
+        return ProofNow(UNKNOWN, f"its proof could not be read: {found.reason}")
+    if found is None:
         return ProofNow(NONE, "no proof lies on it: what serves there is not proven")
-    if read(proof, "schema") != PROOF_SCHEMA:
-        return ProofNow(UNKNOWN, f"its proof is no document of schema {PROOF_SCHEMA}")
-    if (boot := read(standing, "boot_id")) != read(proof, "boot_id") or not isinstance(boot, str):
+    try:
+        proof = documents.structure(Proof, found)
+    except documents.Malformed as error:
+        return ProofNow(UNKNOWN, f"its proof: {clean(str(error))}")
+    boot_id, boot_s = read(standing, "boot_id"), number(read(standing, "boot_s"))
+    if boot_id != proof.boot_id:
         return ProofNow(EXPIRED, "its proof is of another boot")
-    if read(proof, "node") != name:
-        return ProofNow(EXPIRED, f"its proof is of another node, {show(read(proof, 'node'))}")
-    at, until = moment(read(standing, "at")), moment(read(proof, "valid_until"))
-    if at is None or until is None:
-        return ProofNow(UNKNOWN, "its proof does not say until when it is valid")
-    word, listed = read(proof, "standing"), items(read(proof, "serving", "replicas"))
-    replicas = frozenset(index for one in listed if (index := integer(one)) is not None)
-    asked = [one for one in map(mapping, items(read(proof, "evidence")))
-             if one.get("required") is not False]  # fmt: skip
-    ends = {show(one.get("kind")): moment(one.get("valid_until")) for one in asked}
-    if until <= at or word == EXPIRED:
-        lacking = []
-        for one in asked:
-            kind, result = show(one.get("kind")), one.get("result")
-            if result != "pass":
-                lacking.append(f"{kind} {show(result)}")
-            elif (end := ends[kind]) is None or end <= at:
-                lacking.append(kind)
-        return ProofNow(EXPIRED, ": ".join(filter(None, ["its proof expired", ", ".join(lacking)])),
-                        until, replicas)  # fmt: skip
-    if word not in (VALID, EXPIRING):
-        return ProofNow(UNKNOWN, f"its proof stands as {show(word)}", until, replicas)
-    known = {kind: end for kind, end in ends.items() if end}
-    first = min(known, key=lambda kind: known[kind], default="")
-    why = ": ".join(filter(None, ["its proof expires", first])) if word == EXPIRING else ""
-    return ProofNow(str(word), why, until, replicas)
+    if proof.node != name:
+        return ProofNow(EXPIRED, f"its proof is of another node, {show(proof.node)}")
+    if boot_s is None or moment(read(standing, "at")) is None:
+        return ProofNow(UNKNOWN, "it does not say when it answered")
+    elapsed = boot_s + passed_s - proof.boot_s
+    worth, replicas = proof.validity(elapsed), frozenset(proof.serving.replicas)
+    until = moment(stamp(proof.issued_s + proof.validity().left_s - proof.expired_s))
+    why = clean(worth.why)
+    if worth.standing == EXPIRED:
+        return ProofNow(EXPIRED, f"its proof expired: {why}", until, replicas)
+    late = f"its proof expires: {why}" if worth.standing == EXPIRING else ""
+    return ProofNow(worth.standing, late, until, replicas)
 
 
 def moment(stamp: object) -> datetime | None:
@@ -235,7 +227,7 @@ def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float)
     standing, clock = known.standing, NodeClock.of(known, now)
     entries = [mapping(entry) for entry in items(read(standing, "replicas"))]
     serving = [entry for entry in entries if entry.get("takes_requests") is True]
-    proof = proof_now(standing, name)
+    proof = proof_now(standing, name, clock.passed_s)
     proven = [one for one in serving if proof.holds and integer(one.get("index")) in proof.replicas]
     found = [*_points(standing, known, clock, entries)]
     if serving:
@@ -406,7 +398,7 @@ def _look(
     elif (age := clock.boot_s - look.boot_s) > known.look_age_max_s:
         why, when = "its last look is too old to say anything", f"({duration(age)} old)"
     if why:
-        yield Point("unknown", why, "on the node: systemctl status b200-watch.timer", when, age)
+        yield Point("unknown", why, "on the node: journalctl -u b200-agent", when, age)
 
 
 def _other_faults(standing: object, faults: list[Fault], clock: NodeClock) -> Iterator[Point]:

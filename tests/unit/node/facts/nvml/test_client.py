@@ -235,20 +235,22 @@ def test_link_fields_of_blackwell_are_asked_by_the_ids_of_nvidia_ml_py() -> None
 def test_all_fields_of_a_link_are_asked_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[tuple[int, int]]] = []
 
-    def refuse(_: object, ids: list[tuple[int, int]]) -> None:
-        asked.append(ids)
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+    def refuse(_: object, count: ctypes.c_int, items: Any) -> int:
+        kind = pynvml.c_nvmlFieldValue_t * count.value
+        asked.append([(item.fieldId, item.scopeId) for item in kind.from_buffer(items)])
+        return int(pynvml.NVML_ERROR_GPU_IS_LOST)
 
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", refuse)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", lambda _: refuse)
     details = nvml_links.link_details(None, 3)
     assert [len(ids) for ids in asked] == [len(nvml_links.FIELDS) + 16]
+    assert asked[0][0] == (nvml_links.FIELDS["speed_mbps"], 3)
     assert {link for _, link in asked[0]} == {3}
     assert details["fec_history"] == [{"unmeasured": "GPU is lost (15)"}] * 16
 
 
 def test_field_of_an_unknown_value_type_is_not_read() -> None:
     item = pynvml.c_nvmlFieldValue_t(nvmlReturn=0, valueType=77)
-    assert_message(nvml_call.item_value(item)["unmeasured"])
+    assert_message(nvml_call.item_value(bytes(item))["unmeasured"])
 
 
 MEMBERS = {
@@ -268,11 +270,11 @@ def test_value_is_taken_from_the_member_of_its_type(kind: str) -> None:
     value = pynvml.c_nvmlValue_t(**{MEMBERS[kind]: number})
     code = getattr(pynvml, f"NVML_VALUE_TYPE_{kind}")
     item = pynvml.c_nvmlFieldValue_t(nvmlReturn=0, valueType=code, value=value)
-    assert nvml_call.item_value(item) == number
+    assert nvml_call.item_value(bytes(item)) == number
 
 
 def test_every_value_type_of_nvidia_ml_py_is_known() -> None:
-    assert sorted(nvml_call.MEMBERS) == list(range(pynvml.NVML_VALUE_TYPE_COUNT))
+    assert len(nvml_call.VALUES) == pynvml.NVML_VALUE_TYPE_COUNT
 
 
 def test_margin_that_a_driver_gives_unsigned_is_still_below_zero(

@@ -1,1 +1,0 @@
-"""Events of a node on their way to the site: spool, sinks, delivery."""

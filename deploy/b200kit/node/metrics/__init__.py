@@ -1,1 +1,0 @@
-"""What the node knows of itself, in Prometheus' text format."""

@@ -1,1 +1,0 @@
-"""The watchdog of running replicas: daemon, probe, effects, evidence of a hang."""

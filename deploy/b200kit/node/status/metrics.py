@@ -1,0 +1,290 @@
+"""What the agent's file says, as metrics.
+
+Nothing that is absent or unreadable gets a healthy value: then its series is missing, or 0 where 0
+is the bad value, and `b200_reading_present` says so. Moments are timestamps, not ages: `time() -`
+grows although nobody writes any more, so that what is stale never looks fresh.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import b200kit
+from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
+from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.state import watch
+from b200kit.node.state.agent import AgentState, NodeNotes
+from b200kit.node.state.proof import Proof, Validity
+from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
+from b200kit.node.status import exposition, latency_bounds, shares
+from b200kit.node.status.exposition import Family, Sample
+
+REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
+"""Why a replica is out of the gateway."""
+STANDINGS = ("valid", "expiring", "expired", "absent")
+RESULTS = ("pass", "fail", "unmeasured")
+_OF_OUTCOME = {
+    ProbeOutcome.WRONG.value: "wrong_answers",
+    ProbeOutcome.NO_ANSWER.value: "no_answer",
+    ProbeOutcome.STALLED.value: "no_answer",
+    ProbeOutcome.SLOW.value: "slow",
+}
+GPU_READINGS = (
+    ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
+    ("power_watts", "Power the GPU draws.", "power_usage_mw", 0.001),
+    ("sm_clock_hertz", "Clock of the streaming multiprocessors.", "sm_clock_mhz", 1e6),
+    (
+        "ecc_uncorrected_errors",
+        "Uncorrected errors of memory since the driver was loaded.",
+        "ecc_volatile_uncorrected",
+        1,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class MetricsInput:
+    """Everything that is known on a node at one moment.
+
+    now: seconds since the epoch; moment: the boot and seconds since it began. state: the agent's
+    file, None where it cannot be read. given: share that the node was given, percent.
+    """
+
+    now: float
+    moment: Moment
+    state: AgentState | None
+    tolerance: float = 0.1
+    given: int = 100
+
+    @cached_property
+    def here(self) -> AgentState | None:
+        """What is known of this boot."""
+        known = self.state
+        return known if known and known.boot_id == self.moment.boot_id else None
+
+    @cached_property
+    def look(self) -> Look | None:
+        """The last look, however old it is: its readings have their time."""
+        return self.here.watch if self.here else None
+
+    @cached_property
+    def valid_look(self) -> Look | None:
+        """The last look, where it says something about now."""
+        return self.state.look_at(*self.moment) if self.state else None
+
+    @cached_property
+    def proof(self) -> Proof | None:
+        """The proof; None where none is issued."""
+        return self.state.proof if self.state else None
+
+    @cached_property
+    def validity(self) -> Validity | None:
+        """What that is worth now."""
+        return self.proof.within(*self.moment) if self.proof else None
+
+    def by_boot(self, boot_s: float) -> float:
+        """A moment of this boot by the time of day as it is now: no step makes anything older."""
+        return self.now - (self.moment.seconds - boot_s)
+
+
+def of_file(path: Path, tolerance: float = 0.1) -> str:
+    """The page of the agent's file, now."""
+    state, share = documents.remembered(AgentState, path), shares.given()
+    known = MetricsInput(time.time(), boot_clock.now(), state, tolerance, share)
+    return exposition.text(families(known))
+
+
+def write(path: Path, page: str) -> None:
+    """Where something else gives it. Raises OSError."""
+    durable_files.replace(path, page)
+
+
+def families(known: MetricsInput) -> list[Family]:
+    """Every metric of a node, in a fixed order."""
+    parts = (_head, _readings, _faults, _replicas, _proof, _record, _gpus)
+    return [family for part in parts for family in part(known)]
+
+
+def _one(name: str, text: str, value: float, **labels: object) -> Family:
+    return Family(f"b200_{name}", text, ((labels, float(value)),))
+
+
+def _head(known: MetricsInput) -> Iterator[Family]:
+    version = known.state.version if known.state else b200kit.__version__
+    yield _one("build_info", "Version of b200kit's node program.", 1, version=version)
+    notes = known.state.notes if known.state else NodeNotes(quarantined=True, marked=True)
+    in_service = known.valid_look is not None and known.valid_look.in_service
+    text = "A look that still holds found it in service: 1; or 0, also if unknown."
+    yield _one("node_in_service", text, in_service and not notes.quarantined)
+    text = "Somebody took the node out, or that is unreadable."
+    yield _one("node_quarantined", text, notes.quarantined)
+    text = "The agent gave a replica up, or its mark is unreadable."
+    yield _one("node_marked", text, notes.marked)
+    counts = known.here.looks if known.here else {}
+    looks = tuple(({"result": word}, float(n)) for word, n in sorted(counts.items()))
+    text = "Looks at the node since its boot, by how they ended."
+    yield Family("b200_looks_total", text, looks, "counter")
+
+
+def _readings(known: MetricsInput) -> Iterator[Family]:
+    """When each part was taken, in the clock that nobody sets where it says so."""
+    here, notes = known.here, known.state.notes if known.state else NodeNotes()
+    times = {
+        "metrics": known.by_boot(here.boot_s) if here else None,
+        "look": known.by_boot(known.look.boot_s) if known.look else None,
+        "verdict": _moment(notes.verdict_at),
+        "record": _moment(notes.record_at),
+        "proof": _moment(known.proof.issued_at) if known.proof else None,
+    }
+    present = {name: at is not None for name, at in times.items()}
+    ends = {
+        path: _moment(at) for path, at in (known.look.certificates if known.look else {}).items()
+    }
+    present |= {f"certificates {path}": at is not None for path, at in ends.items()}
+    for index in known.state.replicas if known.state else {}:
+        state = _state(known, index)
+        present[f"replica {index}"] = state is not None
+        # One that is out is not probed until it is repaired or its fault is over.
+        last = state.last if state and reason(state) is None else None
+        times[f"replica {index}"] = _moment(last.at) if last else None
+    there = {name: at for name, at in times.items() if at is not None}
+    yield Family(
+        "b200_reading_timestamp_seconds",
+        "When a reading was taken; its age is time() minus this.",
+        tuple(({"reading": name}, at) for name, at in there.items()),
+    )
+    yield Family(
+        "b200_reading_present",
+        "Whether a reading is there and can be read.",
+        tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
+    )
+    if known.look:
+        yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
+    rows = tuple(({"file": path}, at) for path, at in ends.items() if at is not None)
+    yield Family(
+        "b200_certificate_expiry_timestamp_seconds", "When a file's certificates end.", rows
+    )
+
+
+def _moment(stamp: object) -> float | None:
+    try:
+        return timestamp.parse(stamp).timestamp()
+    except ValueError:
+        return None
+
+
+def _faults(known: MetricsInput) -> Iterator[Family]:
+    if not known.look:
+        return
+    confirmed = known.look.confirmed
+    yield _one("faults_confirmed", "Faults that count, as of the last look.", len(confirmed))
+    waiting = len(known.look.faults) - len(confirmed)
+    yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
+    named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
+    yield Family(
+        "b200_fault_confirmed",
+        "A fault that counts, by check, first word of its id, and subject.",
+        tuple((dict(labels), 1.0) for labels in named),
+    )
+
+
+def _fault_labels(fault: Fault) -> dict[str, str]:
+    """A subject of a GPU is a label of its own, without the word: "5"."""
+    finding = fault.finding
+    gpu = finding.subject.removeprefix("GPU ") if finding.subject.startswith("GPU ") else ""
+    group = finding.check.partition(".")[0]
+    return {"check": finding.check, "group": group, "gpu": gpu, "subject": finding.subject}
+
+
+def _state(known: MetricsInput, index: str) -> ReplicaState | None:
+    return known.here.watchdog.get(index) if known.here else None
+
+
+def reason(standing: ReplicaState | None) -> str | None:
+    """Why a replica is out of the gateway, a word of REASONS; None where it is in."""
+    if standing is None:
+        return "unknown"
+    if standing.given_up:
+        return "given_up"
+    if standing.held:
+        return "node_fault"
+    return _OF_OUTCOME.get(standing.found, "failed") if standing.out else None
+
+
+def _replicas(known: MetricsInput) -> Iterator[Family]:
+    if known.state is None:
+        return
+    replicas = known.state.replicas
+    states = {index: _state(known, index) for index in replicas}
+    out = {index: reason(state) for index, state in states.items()}
+    reasons = [
+        ({"replica": i, "reason": r}, float(r == why)) for i, why in out.items() for r in REASONS
+    ]
+    text = "Whether the agent keeps a replica out of the gateway for a reason."
+    yield Family("b200_replica_out", text, tuple(reasons))
+    text = "How often the agent ejected a replica within its window."
+    rows = tuple(
+        ({"replica": index}, float(len(state.ejections) if state else 0))
+        for index, state in states.items()
+    )
+    yield Family("b200_replica_ejections", text, rows)
+    # What no look that holds has seen is taken to serve, and is not proven.
+    may = [i for i, why in out.items() if why is None and watch.may_serve(known.valid_look, int(i))]
+    gpus = sum(replicas[index] for index in may)
+    text = "GPUs of the replicas that ran at the last look and are kept in the gateway."
+    yield _one("serving_gpus", text, gpus)
+    proven = gpus if known.validity and known.validity.holds else 0
+    yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
+
+
+def _proof(known: MetricsInput) -> Iterator[Family]:
+    proof, validity = known.proof, known.validity
+    standing = validity.standing if validity else "absent"
+    rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
+    yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
+    if proof is None or validity is None:
+        return
+    yield _one("proof_expiry_timestamp_seconds", "When it expires.", known.now + validity.left_s)
+    at_s = proof.issued_s
+    ends = tuple(({"kind": one.kind}, at_s + one.left_s(at_s)) for one in proof.evidence)
+    text = "When a kind of evidence runs out."
+    yield Family("b200_proof_evidence_expiry_timestamp_seconds", text, ends)
+    results: list[Sample] = [
+        ({"kind": one.kind, "result": word}, float(one.result == word))
+        for one in proof.evidence
+        for word in RESULTS
+    ]
+    yield Family("b200_proof_evidence_result", "What a kind of evidence found.", tuple(results))
+    share = proof.share(*known.moment, known.given)
+    yield _one("share_percent", "Share of a whole node's load that it asks for.", share)
+
+
+def _record(known: MetricsInput) -> Iterator[Family]:
+    """The node's own record, and the buckets of its engine that tell when it is exceeded."""
+    figures = known.state.notes.record if known.state else ()
+    for metric in latency_bounds.BOUNDS:
+        own = [one for one in figures if one.metric == metric]
+        rows = tuple(({"percentile": one.percentile}, one.seconds) for one in own)
+        text = f"{metric.upper()} of the last smoke test that passed, measured through the gateway."
+        yield Family(f"b200_record_{metric}_seconds", text, rows)
+    allowed: dict[str, Sample] = {}
+    for one in figures:
+        if le := latency_bounds.bound(one, known.tolerance):
+            labels = {"metric": one.metric, "bucket": le, "percentile": one.percentile}
+            allowed.setdefault(one.metric, (labels, one.allowed))
+    text = "Share of the requests that may take longer than the engine's bucket."
+    yield Family("b200_record_allowed_ratio", text, tuple(allowed.values()))
+
+
+def _gpus(known: MetricsInput) -> Iterator[Family]:
+    """What the last look read of each GPU."""
+    gpus = known.look.gpus if known.look else ()
+    for name, text, key, factor in GPU_READINGS:
+        rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]
+        known_rows = tuple((la, v * factor) for la, v in rows if v is not None)
+        yield Family(f"b200_gpu_{name}", text, known_rows)
