@@ -142,6 +142,9 @@ def names_of_pynvml(source: str) -> Iterator[str]:
                 yield from (alias.name for alias in aliases)
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in imported:
                 yield name
+            case ast.Call(func=ast.Attribute(attr="_nvmlGetFunctionPointer"), args=[one]):
+                # Called without pynvml's own wrapper, by the wrapper's structures all the same.
+                yield ast.literal_eval(one)
 
 
 @cache
