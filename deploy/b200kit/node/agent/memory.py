@@ -195,7 +195,7 @@ class Memory:
         )
         problem, self.due = "", False
         try:
-            data = documents.to_bytes(state)
+            data = documents.to_bytes(state, None)
             signed = self.sign(data) if self.rules else None
             # Between the two a reader finds what its signature does not fit, and reads it again.
             durable_files.replace(self.path, data)

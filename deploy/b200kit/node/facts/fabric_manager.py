@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +46,8 @@ def installed() -> bool:
 def running(name: str) -> bool:
     """Whether a process of that name lives; OSError when other users' processes are hidden."""
     hidden = not (PROC / "1").exists()  # hidepid=2; with hidepid=1 their files cannot be read
-    listed = [number for number in os.listdir(PROC) if is_digits(number)]
     # A node has thousands of processes: where it was the last time comes first.
-    last = _LAST.get(name)
-    for number in [*([last] if last in listed else []), *listed]:
+    for number in chain(filter(None, [_LAST.get(name)]), _listed()):
         try:
             if text(PROC / number / "comm") == name and lives(PROC / number):
                 _LAST[name] = number
@@ -59,6 +59,10 @@ def running(name: str) -> bool:
     if hidden:
         raise PermissionError("/proc hides the processes of other users")
     return False
+
+
+def _listed() -> Iterator[str]:
+    yield from filter(is_digits, os.listdir(PROC))
 
 
 def lives(process: Path) -> bool:

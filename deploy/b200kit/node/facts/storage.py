@@ -49,7 +49,7 @@ def storage(ask: dict[str, Any]) -> dict[str, Any]:
 
 def mount(path: str) -> dict[str, str] | None:
     """Device, type and options of the file system mounted at a path; null when none is."""
-    here = [entry for entry in mounts() if entry["path"] == path]
+    here = [*mounts(path)]
     return {key: here[-1][key] for key in ("device", "fstype", "options")} if here else None
 
 
@@ -58,14 +58,16 @@ def entries(path: Path) -> int:
     return len(list(path.iterdir())) if path.is_dir() else 0
 
 
-def mounts() -> Iterator[dict[str, str]]:
-    """Every mount in order, as the system's first process has it.
+def mounts(path: str | None = None) -> Iterator[dict[str, str]]:
+    """Every mount in order, or those at a *path*, as the system's first process has it.
 
     In the sandbox of a unit, as the gate has one, all is mounted again and read-only.
     """
     for line in text(PROC / "1/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         _, _, number, _, point, options, *_ = before.split()
+        if path not in (None, plain(point)):
+            continue
         fstype, source, *whole = after.split()
         yield {
             "path": plain(point),

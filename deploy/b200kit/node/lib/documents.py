@@ -244,11 +244,13 @@ def remembered(kind: type[T], path: Path) -> T | None:
 
 def unstructure(value: Any) -> Any:
     """Plain JSON of a document, or of a value in one."""
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: unstructure(getattr(value, f.name)) for f in fields(value) if _kept(f)}
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if is_dataclass(kind):
         schema = getattr(value, "schema", None)
         head = {"schema": schema} if isinstance(schema, str) else {}
-        return {**head, **own, **{key: unstructure(getattr(value, key)) for key in _derived(value)}}
+        return {**head, **{key: unstructure(getattr(value, key)) for key in _keys(kind)}}
     if isinstance(value, Enum):
         return _word(value)
     if isinstance(value, Mapping):
@@ -258,9 +260,18 @@ def unstructure(value: Any) -> Any:
     return value
 
 
-def to_bytes(value: Any) -> bytes:
-    """The file of a document."""
-    return json.dumps(unstructure(value), indent=1, sort_keys=True).encode()
+def to_bytes(value: Any, indent: int | None = 1) -> bytes:
+    """The file of a document. Without an indent it is a fifth of the work."""
+    return json.dumps(unstructure(value), indent=indent, sort_keys=True).encode()
+
+
+_PLAIN = {str, int, float, bool, type(None)}
+
+
+@cache
+def _keys(kind: type) -> tuple[str, ...]:
+    """What is in a document of a class, in its order."""
+    return (*(one.name for one in fields(kind) if _kept(one)), *_derived(kind))
 
 
 def _kept(one: Field[Any]) -> bool:

@@ -43,14 +43,20 @@ def _asked(numbers: tuple[int, ...], link: int) -> bytes:
     return b"".join(_ITEM.pack(number, link, 0, 0, 0, 0, b"") for number in numbers)
 
 
-def item_value(item: bytes) -> Reading:
-    """One nvmlFieldValue_t as a number; each has its own return code."""
-    _, _, _, _, kind, returned, value = _ITEM.unpack(item)
+def item_values(raw: bytes) -> list[Reading]:
+    """Each nvmlFieldValue_t as a number; each has its own return code."""
+    return [
+        _refused(kind, returned)
+        if returned or kind >= len(VALUES)
+        else VALUES[kind].unpack_from(value)[0]
+        for _, _, _, _, kind, returned, value in _ITEM.iter_unpack(raw)
+    ]
+
+
+def _refused(kind: int, returned: int) -> Reading:
     if returned != n.NVML_SUCCESS:
         return unmeasured(words(n.NVMLError(returned)))
-    if kind >= len(VALUES):
-        return unmeasured(f"NVML gave a value of the unknown type {kind}")
-    return VALUES[kind].unpack_from(value)[0]
+    return unmeasured(f"NVML gave a value of the unknown type {kind}")
 
 
 def fields(handle: Handle, numbers: tuple[int, ...], link: int = 0) -> list[Reading]:
@@ -61,8 +67,7 @@ def fields(handle: Handle, numbers: tuple[int, ...], link: int = 0) -> list[Read
     items = ctypes.create_string_buffer(_asked(numbers, link), _ITEM.size * len(numbers))
     function = n._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
     n._nvmlCheckReturn(function(handle, ctypes.c_int(len(numbers)), items))
-    raw = items.raw
-    return [item_value(raw[at : at + _ITEM.size]) for at in range(0, len(raw), _ITEM.size)]
+    return item_values(items.raw)
 
 
 def field(handle: Handle, number: int) -> Reading:

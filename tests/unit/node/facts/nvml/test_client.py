@@ -250,7 +250,8 @@ def test_all_fields_of_a_link_are_asked_in_one_call(monkeypatch: pytest.MonkeyPa
 
 def test_field_of_an_unknown_value_type_is_not_read() -> None:
     item = pynvml.c_nvmlFieldValue_t(nvmlReturn=0, valueType=77)
-    assert_message(nvml_call.item_value(bytes(item))["unmeasured"])
+    (found,) = nvml_call.item_values(bytes(item))
+    assert_message(found["unmeasured"])
 
 
 MEMBERS = {
@@ -270,7 +271,7 @@ def test_value_is_taken_from_the_member_of_its_type(kind: str) -> None:
     value = pynvml.c_nvmlValue_t(**{MEMBERS[kind]: number})
     code = getattr(pynvml, f"NVML_VALUE_TYPE_{kind}")
     item = pynvml.c_nvmlFieldValue_t(nvmlReturn=0, valueType=code, value=value)
-    assert nvml_call.item_value(bytes(item)) == number
+    assert nvml_call.item_values(bytes(item)) == [number]
 
 
 def test_every_value_type_of_nvidia_ml_py_is_known() -> None:
