@@ -105,6 +105,20 @@ def converge(node: Node, desired: DesiredState, also: Iterable[str] = ()) -> lis
     return plan
 
 
+def removal(node: Node, desired: DesiredState) -> list[Change]:
+    """What is to be absent and is there: units are stopped and disabled before their files go."""
+    left = [path for path in desired.absent_files if drift.is_present(path, node.state or {})]
+    units = [path.rpartition("/")[2] for path in left if path.startswith("/etc/systemd/system/")]
+    steps = [f"systemctl disable --now {_words(unit for unit in units if '@' not in unit)}"]
+    steps = [*(steps if any("@" not in unit for unit in units) else []), f"rm -rf {_words(left)}"]
+    command = " && ".join([*steps, *(["systemctl daemon-reload"] if units else [])])
+
+    def remove(node: Node) -> None:
+        node.connected().run(command)
+
+    return [Change(f"remove {', '.join(left)}", remove)] if left else []
+
+
 def unavailable(node: Node) -> frozenset[str]:
     """Keys of the optional packages that apt on the node was found not to have."""
     return drift.missing(node.state or {}, [source.url for source in node.spec.repositories])

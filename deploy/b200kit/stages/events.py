@@ -6,13 +6,11 @@ the agent starts, so that the first look has somebody to tell.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.status.hook import CONFIG, HookPlan
 from b200kit.run.node import Node
@@ -43,19 +41,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 def plan(node: Node) -> list[Change]:
     """Tell the command of the inventory, and no other."""
     target = desired(node, ())
-    left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
-    return [*([_removal(left)] if left else []), *converge(node, target)]
-
-
-def _removal(left: Sequence[str]) -> Change:
-    """What an earlier inventory asked for."""
-    steps = [f"systemctl disable --now {UNIT}"] if _PATH in left else []
-    steps += [f"rm -f {shlex.join(left)}", "systemctl daemon-reload"]
-
-    def remove(node: Node) -> None:
-        node.connected().run(" && ".join(steps))
-
-    return Change(f"remove {', '.join(left)}", remove)
+    return [*removal(node, target), *converge(node, target)]
 
 
 STAGE = Stage(name="events", desired=desired, plan=plan)

@@ -8,13 +8,12 @@ For the same reason a replica is out of rotation from its stop until it is warm 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from b200kit import engines
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
@@ -24,7 +23,6 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node, StageFailed
-from b200kit.run.remote import RemoteError
 from b200kit.run.render import RenderError, render
 from b200kit.serving.gateway import haproxy_config, haproxy_lint, vllm_router
 from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint, Paths
@@ -137,12 +135,8 @@ def _cpus(node: Node, layout: Sequence[Replica]) -> str:
 def plan(node: Node) -> list[Change]:
     """Bring the gateway to its configuration, which is tried before it takes the other's place."""
     target = desired(node, node.layout())
-    state = node.state or {}
     changes = vllm_router.before_use(node, [_tried(change) for change in converge(node, target)])
-    left = [path for path in target.absent_files if drift.is_present(path, state)]
-    if left:
-        changes.append(Change(f"remove {', '.join(left)}", lambda node: _remove(node, left)))
-    return changes
+    return [*changes, *removal(node, target)]
 
 
 def _tried(change: Change) -> Change:
@@ -170,13 +164,6 @@ def _try(node: Node) -> None:
     )
     if not judged.ok:
         raise StageFailed(f"the gateway's configuration is refused: {cause(judged.lines)}")
-
-
-def _remove(node: Node, paths: Sequence[str]) -> None:
-    try:
-        node.connected().run(f"rm -f {shlex.join(paths)}")
-    except RemoteError as error:
-        raise RemoteError(f"{', '.join(paths)}: {error}") from None
 
 
 STAGE = Stage(name="gateway", desired=desired, plan=plan)

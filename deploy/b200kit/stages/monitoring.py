@@ -7,12 +7,10 @@ asked for. What the inventory no longer asks for is removed.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import drift
 from b200kit.node.state.agent import TEXTFILES
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node
@@ -58,16 +56,7 @@ def _exporter(bind: str, port: int) -> File:
 def plan(node: Node) -> list[Change]:
     """Lay them down, or take them away."""
     target = desired(node, node.layout())
-    left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
-    changes = converge(node, target)
-    if left:
-        changes.append(Change(f"remove {SOCKET}", lambda node: _remove(node, left)))
-    return changes
-
-
-def _remove(node: Node, paths: Sequence[str]) -> None:
-    gone = f"rm -f {shlex.join(paths)} && systemctl daemon-reload"
-    node.connected().run(f"systemctl disable --now {SOCKET} {ANSWER} && {gone}")
+    return [*converge(node, target), *removal(node, target)]
 
 
 STAGE = Stage(name="monitoring", desired=desired, plan=plan)

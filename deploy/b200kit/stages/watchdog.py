@@ -6,15 +6,14 @@ systemd starts it again), so none of them notifies a restart here.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.lib import hours
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import agent, drift, watchdog
+from b200kit.node.state import agent, watchdog
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.node.state.view import StateView
@@ -91,8 +90,7 @@ def expected(node: Node) -> dict[str, Any]:
 def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
     target = desired(node, node.layout())
-    left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
-    changes = [*([_removal(left)] if left else []), *converge(node, target)]
+    changes = [*removal(node, target), *converge(node, target)]
     if not node.headless and not _was_looked_at(node.state or {}):
         changes.append(Change("look at the node for the first time", look))
     notes = (node.state or {}).get("notes")
@@ -101,19 +99,6 @@ def plan(node: Node) -> list[Change]:
         # Last, so that a node that was marked is watched all the same.
         changes.append(Change(MARKED, lambda _: _refuse(mark)))
     return changes
-
-
-def _removal(left: Sequence[str]) -> Change:
-    """What an earlier version or inventory asked for; what is proven runs out as it would."""
-    units = [path.rpartition("/")[2] for path in left if path.startswith("/etc/systemd/")]
-    ended = [unit for unit in units if "@" not in unit]
-    steps = [f"systemctl disable --now {shlex.join(ended)}"] if ended else []
-    command = " && ".join([*steps, f"rm -rf {shlex.join(left)}", "systemctl daemon-reload"])
-
-    def remove(node: Node) -> None:
-        node.connected().run(command)
-
-    return Change(f"remove {', '.join(left)}", remove)
 
 
 def _was_looked_at(state: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -115,7 +115,7 @@ def _server(node: Node) -> File:
 def plan(node: Node) -> list[Change]:
     """The units; a fetch where the model is missing; removal of revisions that nobody requests."""
     target, state = desired(node, ()), node.state or {}
-    changes = [*_server_absent(node, target), *converge(node, target)]
+    changes = [*removal(node, target), *converge(node, target)]
     changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
     begin = weights_plan.begin(state, UNIT, changed)
     if begin:
@@ -126,18 +126,6 @@ def plan(node: Node) -> list[Change]:
         path = f"{node.spec.models()}/{old}"
         changes.append(Change(f"remove {path}, which nobody asks for", partial(_drop, path=path)))
     return changes
-
-
-def _server_absent(node: Node, target: DesiredState) -> list[Change]:
-    state = node.state or {}
-    if not any(drift.is_present(path, state) for path in target.absent_files):
-        return []
-    stop = f"systemctl disable --now {SERVER} && rm -f {_UNITS}/{SERVER} && systemctl daemon-reload"
-
-    def remove(node: Node) -> None:
-        node.connected().run(stop)
-
-    return [Change(f"remove {SERVER}", remove)]
 
 
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:

@@ -185,7 +185,7 @@ def test_server_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
     _, machine = settled(tmp_path, weights={"server": SERVER})
     node = connected(machine)
     look(node)
-    assert planned(node, "weights") == [f"remove {weights.SERVER}"]
+    assert planned(node, "weights") == [f"remove {SHARING}"]
     make(node, "weights")
     assert machine.ran(f"systemctl disable --now {weights.SERVER}")
 
