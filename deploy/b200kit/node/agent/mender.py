@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from b200kit.node.agent.effects import Edges
 from b200kit.node.agent.memory import Memory, say
-from b200kit.node.agent.replica import Acts, Watched
+from b200kit.node.agent.replica import Watched
 from b200kit.node.lib import boot_clock
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import mend
@@ -26,19 +26,12 @@ WITHIN_S = 120.0
 _EVERY_S = 1.0
 
 
-class Mends(Acts, Protocol):
-    """What a mender needs of the node besides (b200kit/node/agent/effects.py)."""
-
-    async def renew_manager(self, units: Sequence[str], act: str) -> str | None:
-        """Stop all replicas, restart the fabric manager, reset the GPUs, start the replicas."""
-
-
 @dataclass
 class Mender:
     """The one of a node. *memory*: what it has done, and the last look."""
 
     replicas: Sequence[Watched]
-    acts: Mends
+    acts: Edges
     takes_out: Sequence[str]
     rules: MendRules
     memory: Memory

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from b200kit.node.agent.effects import Edges
 from b200kit.node.agent.memory import Memory, say
-from b200kit.node.agent.probe import ProbeResult
+from b200kit.node.agent.probe import Prober
 from b200kit.node.lib import boot_clock, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import watch, watchdog
@@ -34,58 +33,14 @@ from b200kit.node.state.watchdog import (
 _EVERY_S = 1.0
 
 
-class Probes(Protocol):
-    """Asks a replica whether it is alive."""
-
-    async def probe(self) -> ProbeResult:
-        """One look."""
-
-    async def is_idle(self) -> bool:
-        """Whether it is known to have no request."""
-
-
-class Acts(Protocol):
-    """What can be done to a node (b200kit/node/agent/effects.py)."""
-
-    async def unit(self, unit: str) -> ReplicaUnit:
-        """State of a unit."""
-
-    async def take_out_of_rotation(self, server: str) -> str | None:
-        """Out of the gateway."""
-
-    async def put_back(self, server: str) -> str | None:
-        """Into the gateway."""
-
-    async def collect(self, replica: Replica) -> str:
-        """Evidence."""
-
-    async def abort(self, replica: Replica, evidence: str) -> None:
-        """Python's stacks, with the process's last breath."""
-
-    async def restart(self, unit: str, within_s: float) -> str | None:
-        """Restart, and warm."""
-
-    def is_drained(self) -> bool:
-        """Whether somebody drains the node."""
-
-    def is_marked(self) -> bool:
-        """Whether the node is marked."""
-
-    def mark(self, why: str, evidence: str) -> None:
-        """Mark it."""
-
-    def no_rolling_restart(self) -> AbstractContextManager[bool]:
-        """No rolling restart meanwhile."""
-
-
 @dataclass
 class Watched:
     """A replica, what is remembered of it, and how it is probed."""
 
     replica: Replica
     rules: WatchdogRules
-    prober: Probes
-    acts: Acts
+    prober: Prober
+    acts: Edges
     memory: Memory
     takes_out: Sequence[str]
     restart_within_s: float

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from b200kit.node.client.chat import Tally
 from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.renewal.node import ThisNode
 from b200kit.node.renewal.traffic import GatewayTraffic, Quiet, foreign
 
 EVERY_S = 1.0
@@ -17,28 +17,6 @@ EVERY_S = 1.0
 WATCHED_S = 0.25
 """The same while it measures: so long a request of others has company."""
 Judge = Callable[[SmokeResult], SmokeResult]
-
-
-class Site(Protocol):
-    """What is asked of the node (b200kit/node/renewal/node.py)."""
-
-    def now_s(self) -> float:
-        """Seconds by a clock that nobody sets."""
-
-    def left_s(self) -> float:
-        """Seconds that are left of the hours."""
-
-    def hindrance(self) -> str:
-        """Why nothing may be measured now."""
-
-    def at_gateway(self) -> GatewayTraffic | str:
-        """What the gateway counts, or why that is not known."""
-
-    def traffic(self) -> Awaitable[GatewayTraffic | str]:
-        """The same with what the engines count."""
-
-    def measure(self, tally: Tally) -> Awaitable[SmokeResult]:
-        """The smoke test."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +34,7 @@ class RenewalOutcome:
 class Attempts:
     """As many as it takes. *idle_s*: for how long nobody must have asked before one begins."""
 
-    site: Site
+    site: ThisNode
     idle_s: float
     judge: Judge
     say: Callable[[str], None]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,8 @@ def mender(node: Looked, folder: Path, rules: MendRules = ON) -> Mender:
     known = replace(watchdog.hold(one.standing, "died"), out_of_rotation=True)
     one.memory.keep(0, known)
     one.memory.clock = lambda: Moment("b", node.looked)
-    made = Mender([one], node, ("fabric",), rules, one.memory, clock=one.memory.clock)
+    instead: Any = node
+    made = Mender([one], instead, ("fabric",), rules, one.memory, clock=one.memory.clock)
     ticked = made.tick
 
     async def looked() -> None:

@@ -229,7 +229,8 @@ def watched(node: Node, directory: Path, boot_id: str = "boot-a") -> Watched:
         node.sent.append(event)
 
     memory.tell = told  # type: ignore[method-assign]
-    one = Watched(replica, RULES, node, node, memory, ("nvlink",), 1.0)
+    instead: Any = node
+    one = Watched(replica, RULES, instead, instead, memory, ("nvlink",), 1.0)
     one.clock = memory.clock
     return one
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def until_measured(site: Simulated, idle_s: float = 10) -> RenewalOutcome:
     """What comes of it."""
-    return asyncio.run(Attempts(site, idle_s, lambda found: found, lambda _: None).until_measured())
+    instead: Any = site
+    asked = Attempts(instead, idle_s, lambda found: found, lambda _: None)
+    return asyncio.run(asked.until_measured())
 
 
 def test_idle_node_is_measured_after_the_time_asked_for() -> None:
