@@ -20,7 +20,6 @@ from b200kit.node.state.watch import Look
 from b200kit.node.state.watchdog import ReplicaState
 
 PATH = "/var/lib/b200kit/agent/agent.json"
-SIGNATURE = f"{PATH}.sig"
 UNIT = "b200-agent.service"
 TEXTFILES = "/var/lib/prometheus/node-exporter"
 """Where Debian's and Ubuntu's prometheus-node-exporter reads the texts of others."""

@@ -11,7 +11,7 @@ from b200kit.node.facts import automatic
 from b200kit.node.lib import readings
 from b200kit.run.render import render
 
-UNITS = ("nvidia-fabricmanager.service", "vllm@0.service", "b200-watchdog.service", "ssh.service")
+UNITS = ("nvidia-fabricmanager.service", "vllm@0.service", "b200-agent.service", "ssh.service")
 
 
 @pytest.mark.parametrize(
