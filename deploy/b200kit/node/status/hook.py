@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +130,7 @@ def run(plan: HookPlan, event: Event) -> str | None:
     in the journal; all that it started ends with it.
     """
     line = json.dumps(unstructure(event)).encode() + b"\n"
-    name = plan.command[0]
+    name, others = plan.command[0], {*_children()}
     # No pipe: what it started may keep one open.
     with open(os.memfd_create("event"), "w+b") as stdin:
         stdin.write(line)
@@ -146,7 +146,7 @@ def run(plan: HookPlan, event: Event) -> str | None:
     except subprocess.TimeoutExpired:
         return f"{name} took more than {plan.deadline_s:g} s and was killed"
     finally:
-        end_all(process)
+        end_all(process, others)
     return f"{name} exited {code}" if code else None
 
 
@@ -155,18 +155,18 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 
 
-def end_all(process: subprocess.Popen[bytes]) -> None:
+def end_all(process: subprocess.Popen[bytes], others: Collection[int]) -> None:
     """Kill and reap the command and all it started; what waits in the kernel is not waited for.
 
     What one that is killed had started in a session of its own becomes our child, and is killed in
-    turn.
+    turn. *others*: our children of before.
     """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_ENDS_S)
     end = time.monotonic() + _ENDS_S
-    while (left := _children()) and time.monotonic() < end:
+    while (left := {*_children()}.difference(others)) and time.monotonic() < end:
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

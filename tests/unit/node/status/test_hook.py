@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,8 +188,12 @@ def test_one_that_fails_hangs_or_floods_is_told_off(
 def test_what_it_started_ends_with_it(
     command: Callable[..., str | None], tmp_path: Path, starts: str
 ) -> None:
-    assert command(f"{starts} echo $$ > $HERE/pid; exit 0") is None
-    assert hook._children() == []
+    with subprocess.Popen(["/bin/sleep", "600"]) as another:
+        before = hook._children()
+        assert command(f"{starts} echo $$ > $HERE/pid; exit 0") is None
+        assert hook._children() == before
+        assert another.poll() is None
+        another.kill()
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
