@@ -112,6 +112,14 @@ def test_a_command_that_hangs_holds_nobody_up_and_nothing_it_started_is_left(
     until(lambda: kinds(here) == KINDS)
 
 
+def test_second_run_changes_nothing(told: Outcome) -> None:
+    again = deploy("b200.py", *DATA)
+    assert again.outcome(NODE) == "live", again.described(NODE)
+    assert (again.host(NODE)["changes"], again.host(NODE)["commands"]) == (0, 2), again.described(
+        NODE
+    )
+
+
 def test_a_dead_fabric_manager_is_restarted_once_all_replicas_are_out(told: Outcome) -> None:
     here = cursor(NODE)
     on(NODE, f"systemctl stop {MANAGER}")
@@ -127,14 +135,6 @@ def test_a_dead_fabric_manager_is_restarted_once_all_replicas_are_out(told: Outc
     assert mends
     assert len(mends.times) == 1
     print(f"a dead fabric manager: all replicas back {took:.1f} s after its death")
-
-
-def test_second_run_changes_nothing(told: Outcome) -> None:
-    again = deploy("b200.py", *DATA)
-    assert again.outcome(NODE) == "live", again.described(NODE)
-    assert (again.host(NODE)["changes"], again.host(NODE)["commands"]) == (0, 2), again.described(
-        NODE
-    )
 
 
 def test_nothing_is_left_where_nobody_is_to_be_told(told: Outcome) -> None:
