@@ -228,7 +228,7 @@ def test_replicas_are_stopped_before_the_set_is_replaced(
     made: Step = request.getfixturevalue(step)
     [driver] = [s for s in made.outcome.host(NODE)["stages"] if s["name"] == "driver"]
     whats = driver["changes"]
-    [stop] = [number for number, what in enumerate(whats) if what.startswith("stop b200-agent.")]
+    [stop] = [number for number, what in enumerate(whats) if what.startswith("stop ")]
     [install] = [number for number, what in enumerate(whats) if "nvidia-open " in what]
     assert whats.index("fetch the packages of the set") < stop < install
 

@@ -257,7 +257,6 @@ def main(args: list[str]) -> int:
     parser.add_argument("--serving", type=Path, required=True, help="serving.json")
     options = parser.parse_args(args)
     answers = claim_stdout()
-    os.nice(10)
     looks = Looks(judged_by(options.expect), documents.load(Serving, options.serving))
     for line in sys.stdin.buffer:
         asked_for = documents.decode(LookRequest, line, Look.most_bytes)
