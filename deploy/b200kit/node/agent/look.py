@@ -194,10 +194,13 @@ class Looks:
         self.node = Resident({**requested, **more}, self.nvml_timeout, (*_AT_THE_GATE,))
 
     def once(self, fresh: bool = False) -> Look:
-        """One look. *fresh*: everything is read anew, as wherever the last one found something."""
+        """One look. *fresh*: everything is read anew, as wherever the last one was not plainly fit:
+        what could not be read while the node booted must not stay unread.
+        """
         began = boot_clock.seconds()
         before = self.before
-        state = self.node.observe(fresh or before is None or bool(before.faults))
+        known = before is not None and before.fit == "fit" and not before.faults
+        state = self.node.observe(fresh or not known)
         self.before = self.judged(state, before, began)
         return self.before
 

@@ -178,6 +178,26 @@ def test_where_something_was_found_everything_is_read_anew(
     assert fresh == [True, False, True, False, True]
 
 
+def test_what_could_not_be_read_is_read_anew_until_the_node_is_fit(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent starts while its node boots: what is not there yet must not stay unread."""
+    fresh: list[bool] = []
+
+    def observe(_: object, anew: bool) -> State:
+        fresh.append(anew)
+        return node
+
+    monkeypatch.setattr(resident.Resident, "observe", observe)
+    serving = documents.load(Serving, tmp_path / "serving.json")
+    one = look.Looks(look.judged_by([str(tmp_path / "expect.json")]), serving)
+    modules, node["modules"] = node["modules"], {"unmeasured": "not yet"}
+    assert one.once().fit == "unmeasured"
+    node["modules"] = modules
+    assert [one.once().fit, one.once().fit] == ["fit", "fit"]
+    assert fresh == [True, True, False]
+
+
 def serves(tmp_path: Path, **changes: Any) -> None:
     """Let the looks judge what serves, too."""
     replica_names = ["vllm@0.service", "vllm@1.service"]
