@@ -175,7 +175,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     monitoring: Monitoring | None = None
     """metrics for a Prometheus; None: they are written on the node and offered to nobody"""
     events: Events | None = None
-    """who is told of events of the node while it serves; None: nobody"""
+    """the command that receives events of the node while it serves; None: there is none"""
     proof: Proof = Proof()
     """what the node proves of itself while it serves, and for how long that holds"""
     smoke_always: bool = False

@@ -11,13 +11,13 @@ from b200kit.inventory.keys.types import Keys, Listed, Text
 
 
 class Events(Keys):
-    """Who is told of what happens on a node: faults, replicas out and back, its proof."""
+    """Where events of a node are sent: faults, replicas taken out and returned, its proof."""
 
     command: Listed[Text] = ()
     """argument list of a program on the node that gets each event on stdin, as one line of JSON;
     exit status 0 takes it. For an address, see contrib/webhook"""
     deadline_s: float = Field(10.0, ge=1, le=300)
-    """seconds one event may take the command; then it is killed, and told again"""
+    """seconds the command may take for one event; then it is killed and started again"""
 
 
 def problems(events: Events) -> Iterator[Problem]:

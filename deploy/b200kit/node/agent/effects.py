@@ -44,7 +44,7 @@ _ABORTED_S = 15.0
 _EVERY_S = 0.1
 
 
-class NotSeen(Exception):
+class EffectFailed(Exception):
     """The node could not be asked; the text is one line."""
 
 
@@ -58,7 +58,7 @@ class Edges:
     drained: Path = drain.NOTE
 
     async def unit(self, unit: str) -> ReplicaUnit:
-        """Its state. Raises NotSeen."""
+        """Its state. Raises EffectFailed."""
         reading = await self._reading(unit)
         active, invocation, result = (
             str(reading.get(key)) for key in ("active", "invocation_id", "result")
@@ -69,7 +69,7 @@ class Edges:
     async def _reading(self, unit: str) -> dict[str, object]:
         reading = (await asyncio.to_thread(system.units, [unit]))[unit]
         if why := reason(reading):
-            raise NotSeen(f"{unit}: {why}")
+            raise EffectFailed(f"{unit}: {why}")
         return dict(reading)
 
     async def take_out_of_rotation(self, server: str) -> str | None:
@@ -100,7 +100,7 @@ class Edges:
         argv = program.argv("_evidence", *words)
         problem = await _run([*_APART, f"--property=RuntimeMaxSec={_EVIDENCE_S:g}", *argv], 60.0)
         if problem and not into.is_dir():
-            raise NotSeen(problem)
+            raise EffectFailed(problem)
         return str(into)
 
     async def abort(self, replica: Replica, evidence: str) -> None:

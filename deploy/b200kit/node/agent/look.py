@@ -194,13 +194,15 @@ class Looks:
         self.node = Resident({**requested, **more}, self.nvml_timeout, (*_AT_THE_GATE,))
 
     def once(self, fresh: bool = False) -> Look:
-        """One look. *fresh*: everything is read anew, as wherever the last one was not plainly fit:
-        what could not be read while the node booted must not stay unread.
+        """One health check. *fresh*: read everything, without cached values.
+
+        That is done, too, unless the last check found the node fit and without a fault: a reading
+        that failed while the node booted must not stay in the cache.
         """
         began = boot_clock.seconds()
         before = self.before
-        known = before is not None and before.fit == "fit" and not before.faults
-        state = self.node.observe(fresh or not known)
+        may_use_cache = before is not None and before.fit == "fit" and not before.faults
+        state = self.node.observe(fresh or not may_use_cache)
         self.before = self.judged(state, before, began)
         return self.before
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from b200kit.node.agent import sd_notify
-from b200kit.node.agent.effects import Edges, NotSeen
+from b200kit.node.agent.effects import Edges, EffectFailed
 from b200kit.node.agent.looker import SUCCESS, Looker, LookFailed
-from b200kit.node.agent.memory import Memory, say
+from b200kit.node.agent.memory import AgentMemory, say
 from b200kit.node.agent.mender import Mender
 from b200kit.node.agent.probe import AnswerQuorum, Prober
 from b200kit.node.agent.replica import Watched
@@ -42,7 +42,7 @@ _STOP_S = 300.0
 _EVERY_S = 1.0
 
 
-def watched(serving: Serving, edges: Edges, memory: Memory) -> list[Watched]:
+def watched(serving: Serving, edges: Edges, memory: AgentMemory) -> list[Watched]:
     """Every replica."""
     plan = serving.watchdog
     in_flight, alike = serving.rolling_restart.in_flight, AnswerQuorum(len(serving.replicas))
@@ -75,7 +75,7 @@ def watched(serving: Serving, edges: Edges, memory: Memory) -> list[Watched]:
 class Agent:
     """The one of a node. *look_s*: seconds between two looks; *files*: a new one ends it."""
 
-    memory: Memory
+    memory: AgentMemory
     looker: Looker
     replicas: Sequence[Watched]
     mender: Mender
@@ -162,7 +162,7 @@ async def look_after(one: Watched) -> None:
         hurry = False
         try:
             hurry = await one.tick()
-        except (NotSeen, HAProxyError, OSError) as error:
+        except (EffectFailed, HAProxyError, OSError) as error:
             one.say(f"could not be looked at: {error}")
         if not hurry:
             await until_due(one)
@@ -206,7 +206,7 @@ def main(args: list[str]) -> int:
     holds_s = 3 * options.look + options.deadline
     # One that comes before the loop can hear it asks for what is done next anyway.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    memory = Memory(options.node, serving.replicas, options.serving, rules, holds_s)
+    memory = AgentMemory(options.node, serving.replicas, options.serving, rules, holds_s)
     memory.recall()
     # Whoever reads the file before the first look finds that nothing is proven yet.
     memory.prove()

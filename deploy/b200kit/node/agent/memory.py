@@ -20,7 +20,7 @@ from b200kit.node.agent.evidence import Now
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.lib.kept import Kept, changes
+from b200kit.node.lib.kept import KeptReading, changes
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt, is_digits
 from b200kit.node.lib.signature import sign
@@ -44,7 +44,7 @@ def say(line: str) -> None:
 
 
 @dataclass
-class Memory:
+class AgentMemory:
     """*serving*: path of serving.json, whose digest names the configuration. *rules*: of the proof,
     None where none is issued. *sign*: a signature under the file. Told of what changes, it is `due`
     to be saved.
@@ -76,14 +76,14 @@ class Memory:
             name: self.directory / f"{name}.json" for name in ("verdict", "smoke", "bandwidth")
         }
         self._left = {
-            name: Kept(partial(attempt, partial(note, path)), partial(changes, [path]))
+            name: KeptReading(partial(attempt, partial(note, path)), partial(changes, [path]))
             for name, path in files.items()
         }
-        self._configured = Kept(
+        self._configured = KeptReading(
             lambda: evidence.digest(attempt(lambda: note(self.serving))),
             partial(changes, [self.serving]),
         )
-        self._smoke = Kept(self._smoked, partial(changes, [files["smoke"]]))
+        self._smoke = KeptReading(self._smoked, partial(changes, [files["smoke"]]))
 
     def recall(self) -> None:
         """Take up what an earlier agent knew.

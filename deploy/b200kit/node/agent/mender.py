@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from b200kit.node.agent.effects import Edges
-from b200kit.node.agent.memory import Memory, say
+from b200kit.node.agent.memory import AgentMemory, say
 from b200kit.node.agent.replica import Watched
 from b200kit.node.lib import boot_clock
 from b200kit.node.lib.boot_clock import Moment
@@ -34,7 +34,7 @@ class Mender:
     acts: Edges
     takes_out: Sequence[str]
     rules: MendRules
-    memory: Memory
+    memory: AgentMemory
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     # What it said last, so that it says it once.
     said: str = ""

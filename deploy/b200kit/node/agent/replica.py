@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from b200kit.node.agent.effects import Edges
-from b200kit.node.agent.memory import Memory, say
+from b200kit.node.agent.memory import AgentMemory, say
 from b200kit.node.agent.probe import Prober
 from b200kit.node.lib import boot_clock, timestamp
 from b200kit.node.lib.boot_clock import Moment
@@ -41,7 +41,7 @@ class Watched:
     rules: WatchdogRules
     prober: Prober
     acts: Edges
-    memory: Memory
+    memory: AgentMemory
     takes_out: Sequence[str]
     restart_within_s: float
     restart_drain_s: float = 600.0

@@ -24,7 +24,7 @@ from typing import Any
 from b200kit.node.facts import kernel, observe, pci, processes, system, systemd_bus, xid
 from b200kit.node.facts.nvml.worker import Collection
 from b200kit.node.lib import managed_files, timestamp
-from b200kit.node.lib.kept import Kept, changes
+from b200kit.node.lib.kept import KeptReading, changes
 from b200kit.node.lib.readings import attempt
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
@@ -72,13 +72,15 @@ class Resident:
         self.ask, self.nvml_timeout, self.leave_out = dict(ask), nvml_timeout, leave_out
         self.stuck = False
         self._tool = observe.tool()
-        self._bus, self._slow = pci.Bus(), Kept(kernel.slow)
-        self._log = Kept(partial(attempt, xid.kernel_log), KernelNews().count)
+        self._bus, self._slow = pci.Bus(), KeptReading(kernel.slow)
+        self._log = KeptReading(partial(attempt, xid.kernel_log), KernelNews().count)
         names = observe.units(ask)
-        self._units = Kept(partial(system.units, names), partial(systemd_bus.states, names))
+        self._units = KeptReading(partial(system.units, names), partial(systemd_bus.states, names))
         rare = {key: read for key, read in observe.parts(self.ask).items() if key in RARELY}
-        self._rare = {key: Kept(partial(observe.guarded, read)) for key, read in rare.items()}
-        self._notes: dict[Path, Kept] = {}
+        self._rare = {
+            key: KeptReading(partial(observe.guarded, read)) for key, read in rare.items()
+        }
+        self._notes: dict[Path, KeptReading] = {}
 
     def observe(self, fresh: bool = False) -> dict[str, Any]:
         """The whole NodeState, as `observe` gives it. Takes NVML's time-out at most, or hangs."""
@@ -110,5 +112,5 @@ class Resident:
     def _note(self, path: Path) -> Any:
         if path not in self._notes:
             read = partial(managed_files.note, path)
-            self._notes[path] = Kept(read, partial(changes, [path]))
+            self._notes[path] = KeptReading(read, partial(changes, [path]))
         return self._notes[path].get()

@@ -14,7 +14,7 @@ KEPT_S = 300.0
 
 
 @dataclass
-class Kept:
+class KeptReading:
     """*state*: what changes with the reading; where that raises OSError, nothing is kept."""
 
     read: Callable[[], Any]

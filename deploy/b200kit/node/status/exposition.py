@@ -20,7 +20,7 @@ Sample = tuple[Mapping[str, object], float]
 
 
 @dataclass(frozen=True)
-class Family:
+class MetricFamily:
     """One metric: its name, what it is in one sentence, its series. Without a series: absent."""
 
     name: str
@@ -51,7 +51,7 @@ def _number(value: float) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
 
 
-def text(families: Iterable[Family]) -> str:
+def text(families: Iterable[MetricFamily]) -> str:
     """The whole page; a family without a series is left out."""
     lines = [line for family in families if family.samples for line in family.lines()]
     return "\n".join(lines) + "\n"

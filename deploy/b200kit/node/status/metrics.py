@@ -22,7 +22,7 @@ from b200kit.node.state.proof import Proof, Validity
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from b200kit.node.status import exposition, latency_bounds, shares
-from b200kit.node.status.exposition import Family, Sample
+from b200kit.node.status.exposition import MetricFamily, Sample
 
 REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
 """Why a replica is out of the gateway."""
@@ -104,17 +104,17 @@ def write(path: Path, page: str) -> None:
     durable_files.replace(path, page)
 
 
-def families(known: MetricsInput) -> list[Family]:
+def families(known: MetricsInput) -> list[MetricFamily]:
     """Every metric of a node, in a fixed order."""
     parts = (_head, _readings, _faults, _replicas, _proof, _record, _gpus)
     return [family for part in parts for family in part(known)]
 
 
-def _one(name: str, text: str, value: float, **labels: object) -> Family:
-    return Family(f"b200_{name}", text, ((labels, float(value)),))
+def _one(name: str, text: str, value: float, **labels: object) -> MetricFamily:
+    return MetricFamily(f"b200_{name}", text, ((labels, float(value)),))
 
 
-def _head(known: MetricsInput) -> Iterator[Family]:
+def _head(known: MetricsInput) -> Iterator[MetricFamily]:
     version = known.state.version if known.state else b200kit.__version__
     yield _one("build_info", "Version of b200kit's node program.", 1, version=version)
     notes = known.state.notes if known.state else NodeNotes(quarantined=True, marked=True)
@@ -128,10 +128,10 @@ def _head(known: MetricsInput) -> Iterator[Family]:
     counts = known.here.looks if known.here else {}
     looks = tuple(({"result": word}, float(n)) for word, n in sorted(counts.items()))
     text = "Looks at the node since its boot, by how they ended."
-    yield Family("b200_looks_total", text, looks, "counter")
+    yield MetricFamily("b200_looks_total", text, looks, "counter")
 
 
-def _readings(known: MetricsInput) -> Iterator[Family]:
+def _readings(known: MetricsInput) -> Iterator[MetricFamily]:
     """When each part was taken, in the clock that nobody sets where it says so."""
     here, notes = known.here, known.state.notes if known.state else NodeNotes()
     times = {
@@ -153,12 +153,12 @@ def _readings(known: MetricsInput) -> Iterator[Family]:
         last = state.last if state and reason(state) is None else None
         times[f"replica {index}"] = _moment(last.at) if last else None
     there = {name: at for name, at in times.items() if at is not None}
-    yield Family(
+    yield MetricFamily(
         "b200_reading_timestamp_seconds",
         "When a reading was taken; its age is time() minus this.",
         tuple(({"reading": name}, at) for name, at in there.items()),
     )
-    yield Family(
+    yield MetricFamily(
         "b200_reading_present",
         "Whether a reading is there and can be read.",
         tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
@@ -166,7 +166,7 @@ def _readings(known: MetricsInput) -> Iterator[Family]:
     if known.look:
         yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
     rows = tuple(({"file": path}, at) for path, at in ends.items() if at is not None)
-    yield Family(
+    yield MetricFamily(
         "b200_certificate_expiry_timestamp_seconds", "When a file's certificates end.", rows
     )
 
@@ -178,7 +178,7 @@ def _moment(stamp: object) -> float | None:
         return None
 
 
-def _faults(known: MetricsInput) -> Iterator[Family]:
+def _faults(known: MetricsInput) -> Iterator[MetricFamily]:
     if not known.look:
         return
     confirmed = known.look.confirmed
@@ -186,7 +186,7 @@ def _faults(known: MetricsInput) -> Iterator[Family]:
     waiting = len(known.look.faults) - len(confirmed)
     yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
     named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
-    yield Family(
+    yield MetricFamily(
         "b200_fault_confirmed",
         "A fault that counts, by check, first word of its id, and subject.",
         tuple((dict(labels), 1.0) for labels in named),
@@ -216,7 +216,7 @@ def reason(standing: ReplicaState | None) -> str | None:
     return _OF_OUTCOME.get(standing.found, "failed") if standing.out else None
 
 
-def _replicas(known: MetricsInput) -> Iterator[Family]:
+def _replicas(known: MetricsInput) -> Iterator[MetricFamily]:
     if known.state is None:
         return
     replicas = known.state.replicas
@@ -226,13 +226,13 @@ def _replicas(known: MetricsInput) -> Iterator[Family]:
         ({"replica": i, "reason": r}, float(r == why)) for i, why in out.items() for r in REASONS
     ]
     text = "Whether the agent keeps a replica out of the gateway for a reason."
-    yield Family("b200_replica_out", text, tuple(reasons))
+    yield MetricFamily("b200_replica_out", text, tuple(reasons))
     text = "How often the agent ejected a replica within its window."
     rows = tuple(
         ({"replica": index}, float(len(state.ejections) if state else 0))
         for index, state in states.items()
     )
-    yield Family("b200_replica_ejections", text, rows)
+    yield MetricFamily("b200_replica_ejections", text, rows)
     # What no look that holds has seen is taken to serve, and is not proven.
     may = [i for i, why in out.items() if why is None and watch.may_serve(known.valid_look, int(i))]
     gpus = sum(replicas[index] for index in may)
@@ -242,49 +242,51 @@ def _replicas(known: MetricsInput) -> Iterator[Family]:
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
 
 
-def _proof(known: MetricsInput) -> Iterator[Family]:
+def _proof(known: MetricsInput) -> Iterator[MetricFamily]:
     proof, validity = known.proof, known.validity
     standing = validity.standing if validity else "absent"
     rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
-    yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
+    yield MetricFamily("b200_proof_standing", "What the node's proof is worth now.", rows)
     if proof is None or validity is None:
         return
     yield _one("proof_expiry_timestamp_seconds", "When it expires.", known.now + validity.left_s)
     at_s = proof.issued_s
     ends = tuple(({"kind": one.kind}, at_s + one.left_s(at_s)) for one in proof.evidence)
     text = "When a kind of evidence runs out."
-    yield Family("b200_proof_evidence_expiry_timestamp_seconds", text, ends)
+    yield MetricFamily("b200_proof_evidence_expiry_timestamp_seconds", text, ends)
     results: list[Sample] = [
         ({"kind": one.kind, "result": word}, float(one.result == word))
         for one in proof.evidence
         for word in RESULTS
     ]
-    yield Family("b200_proof_evidence_result", "What a kind of evidence found.", tuple(results))
+    yield MetricFamily(
+        "b200_proof_evidence_result", "What a kind of evidence found.", tuple(results)
+    )
     share = proof.share(*known.moment, known.given)
     yield _one("share_percent", "Share of a whole node's load that it asks for.", share)
 
 
-def _record(known: MetricsInput) -> Iterator[Family]:
+def _record(known: MetricsInput) -> Iterator[MetricFamily]:
     """The node's own record, and the buckets of its engine that tell when it is exceeded."""
     figures = known.state.notes.record if known.state else ()
     for metric in latency_bounds.BOUNDS:
         own = [one for one in figures if one.metric == metric]
         rows = tuple(({"percentile": one.percentile}, one.seconds) for one in own)
         text = f"{metric.upper()} of the last smoke test that passed, measured through the gateway."
-        yield Family(f"b200_record_{metric}_seconds", text, rows)
+        yield MetricFamily(f"b200_record_{metric}_seconds", text, rows)
     allowed: dict[str, Sample] = {}
     for one in figures:
         if le := latency_bounds.bound(one, known.tolerance):
             labels = {"metric": one.metric, "bucket": le, "percentile": one.percentile}
             allowed.setdefault(one.metric, (labels, one.allowed))
     text = "Share of the requests that may take longer than the engine's bucket."
-    yield Family("b200_record_allowed_ratio", text, tuple(allowed.values()))
+    yield MetricFamily("b200_record_allowed_ratio", text, tuple(allowed.values()))
 
 
-def _gpus(known: MetricsInput) -> Iterator[Family]:
+def _gpus(known: MetricsInput) -> Iterator[MetricFamily]:
     """What the last look read of each GPU."""
     gpus = known.look.gpus if known.look else ()
     for name, text, key, factor in GPU_READINGS:
         rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]
         known_rows = tuple((la, v * factor) for la, v in rows if v is not None)
-        yield Family(f"b200_gpu_{name}", text, known_rows)
+        yield MetricFamily(f"b200_gpu_{name}", text, known_rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.agent import effects, hang_evidence
-from b200kit.node.agent.effects import Edges, NotSeen
+from b200kit.node.agent.effects import Edges, EffectFailed
 from b200kit.node.facts import processes
 from b200kit.node.lib import journal, program
 from b200kit.node.serving.gateway import haproxy
@@ -64,7 +64,7 @@ def test_a_unit_is_seen_with_what_ended_it(systemctl: Systemctl) -> None:
 
 def test_a_unit_that_cannot_be_read_is_not_taken_for_anything(systemctl: Systemctl) -> None:
     systemctl(shown="; exit 1")
-    with pytest.raises(NotSeen, match=r"vllm@0.service: .*systemctl"):
+    with pytest.raises(EffectFailed, match=r"vllm@0.service: .*systemctl"):
         asyncio.run(Edges().unit("vllm@0.service"))
 
 

@@ -157,9 +157,11 @@ def test_a_look_does_without_the_dearest_reading_of_nvml(
     assert left_out == [("inforom_valid",)]
 
 
-def test_where_something_was_found_everything_is_read_anew(
+@pytest.fixture
+def several(
     node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[look.Looks, list[bool]]:
+    """Looks one after the other, and whether each read everything anew."""
     fresh: list[bool] = []
 
     def observe(_: object, anew: bool) -> State:
@@ -169,6 +171,13 @@ def test_where_something_was_found_everything_is_read_anew(
     monkeypatch.setattr(resident.Resident, "observe", observe)
     serving = documents.load(Serving, tmp_path / "serving.json")
     one = look.Looks(look.judged_by([str(tmp_path / "expect.json")]), serving)
+    return one, fresh
+
+
+def test_where_something_was_found_everything_is_read_anew(
+    node: State, several: tuple[look.Looks, list[bool]]
+) -> None:
+    one, fresh = several
     one.once()
     one.once()
     one.once(fresh=True)
@@ -179,18 +188,10 @@ def test_where_something_was_found_everything_is_read_anew(
 
 
 def test_what_could_not_be_read_is_read_anew_until_the_node_is_fit(
-    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node: State, several: tuple[look.Looks, list[bool]]
 ) -> None:
     """The agent starts while its node boots: what is not there yet must not stay unread."""
-    fresh: list[bool] = []
-
-    def observe(_: object, anew: bool) -> State:
-        fresh.append(anew)
-        return node
-
-    monkeypatch.setattr(resident.Resident, "observe", observe)
-    serving = documents.load(Serving, tmp_path / "serving.json")
-    one = look.Looks(look.judged_by([str(tmp_path / "expect.json")]), serving)
+    one, fresh = several
     modules, node["modules"] = node["modules"], {"unmeasured": "not yet"}
     assert one.once().fit == "unmeasured"
     node["modules"] = modules

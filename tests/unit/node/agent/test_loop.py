@@ -15,7 +15,7 @@ import pytest
 from b200kit.node.agent import loop, mender, sd_notify
 from b200kit.node.agent.effects import Edges
 from b200kit.node.agent.looker import FAILED, SUCCESS, TIMEOUT, Looker, LookFailed
-from b200kit.node.agent.memory import Memory
+from b200kit.node.agent.memory import AgentMemory
 from b200kit.node.client.serving_config import load
 from b200kit.node.state.watch import Look
 from tests.unit import serving_document
@@ -118,7 +118,7 @@ def served(tmp_path: Path, url: str) -> Path:
 def agent(config: Path, how: Path) -> loop.Agent:
     """The one of a node in a folder."""
     folder, serving = config.parent, load(config)
-    memory = Memory(
+    memory = AgentMemory(
         "n01", serving.replicas, config, path=folder / "agent.json", directory=folder
     )  # fmt: skip
     edges = Edges(folder / "agent", folder / "mark", folder / "lock", folder / "drained")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.agent.memory import EVENTS, Memory
+from b200kit.node.agent.memory import EVENTS, AgentMemory
 from b200kit.node.lib import documents, signature
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import structure
@@ -50,9 +50,9 @@ class NodeInFolder:
         new.write_text(json.dumps(document))
         new.replace(self.folder / f"{name}.json")
 
-    def agent(self, rules: ProofRules | None = RULES) -> Memory:
+    def agent(self, rules: ProofRules | None = RULES) -> AgentMemory:
         """One that has just started."""
-        made = Memory(
+        made = AgentMemory(
             "n01", REPLICAS, self.folder / "serving.json", rules,
             path=self.folder / "agent" / "agent.json", directory=self.folder,
             clock=lambda: Moment(self.boot_id, self.boot_s),
@@ -61,7 +61,7 @@ class NodeInFolder:
         made.recall()
         return made
 
-    def look(self, memory: Memory, **changes: Any) -> None:
+    def look(self, memory: AgentMemory, **changes: Any) -> None:
         """A look of now, the proof of it, and both on the disk."""
         memory.looked(structure(Look, {**LOOK, "boot_s": self.boot_s, **changes}))
         memory.prove()

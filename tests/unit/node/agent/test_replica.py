@@ -16,8 +16,8 @@ import pytest
 
 from b200kit.node.agent import effects, loop, sd_notify
 from b200kit.node.agent import hang_evidence as evidence
-from b200kit.node.agent.effects import Edges, NotSeen
-from b200kit.node.agent.memory import Memory
+from b200kit.node.agent.effects import Edges, EffectFailed
+from b200kit.node.agent.memory import AgentMemory
 from b200kit.node.agent.probe import Prober, ProbeResult
 from b200kit.node.agent.replica import Watched
 from b200kit.node.client.chat import Endpoint
@@ -217,7 +217,7 @@ class Node:
 def watched(node: Node, directory: Path, boot_id: str = "boot-a") -> Watched:
     """Replica 0 of it, as an agent that has just started has it."""
     replica = Replica(0, "http://127.0.0.1:1", "vllm@0.service", ())
-    memory = Memory(
+    memory = AgentMemory(
         "n01", [replica], directory / "serving.json", path=directory / "agent.json",
         directory=directory, clock=lambda: Moment(boot_id, 100.0),
     )  # fmt: skip
@@ -484,7 +484,7 @@ def test_one_replica_that_cannot_be_looked_at_stops_no_other(tmp_path: Path) -> 
     broken, well = Node(), Node()
 
     async def unseen(unit: str) -> ReplicaUnit:
-        raise NotSeen("vllm@0.service: systemctl took more than 10 s")
+        raise EffectFailed("vllm@0.service: systemctl took more than 10 s")
 
     broken.unit = unseen  # type: ignore[method-assign]
     looks = 0

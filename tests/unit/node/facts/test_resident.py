@@ -14,7 +14,7 @@ import pytest
 from b200kit.node.facts import resident, xid
 from b200kit.node.facts.resident import KernelNews
 from b200kit.node.lib import kept
-from b200kit.node.lib.kept import KEPT_S, Kept, changes
+from b200kit.node.lib.kept import KEPT_S, KeptReading, changes
 from tests.subtests import in_subtests
 from tests.unit.node.conftest import Nvml
 
@@ -74,7 +74,7 @@ class Reading:
 
 def test_a_reading_is_kept_until_what_it_depends_on_changes_or_for_a_while(tmp_path: Path) -> None:
     now, file, read = [0.0], tmp_path / "file", Reading()
-    one = Kept(read, lambda: changes([file]), lambda: now[0])
+    one = KeptReading(read, lambda: changes([file]), lambda: now[0])
     assert [one.get(), one.get(), one.get(fresh=True), one.get()] == [1, 1, 2, 2]
     file.write_text("x")
     assert [one.get(), one.get()] == [3, 3]
@@ -86,7 +86,7 @@ def test_what_nobody_knows_to_be_unchanged_is_read_again() -> None:
     def lost() -> None:
         raise OSError("systemd's socket")
 
-    one = Kept(Reading(), lost)
+    one = KeptReading(Reading(), lost)
     assert [one.get(), one.get()] == [1, 2]
 
 
@@ -96,7 +96,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., lis
     monkeypatch.delenv(xid.OVERRIDE, raising=False)
     log, read = tmp_path / "kmsg", Reading()
     log.write_text("old\n")
-    one = Kept(read, KernelNews(str(log)).count)
+    one = KeptReading(read, KernelNews(str(log)).count)
 
     def looks(*messages: str) -> list[int]:
         found = []
@@ -118,7 +118,7 @@ def test_the_kernels_log_is_read_when_it_has_news_and_once_more_for_the_journal(
 
 
 def test_a_log_that_cannot_be_followed_is_read_each_time(tmp_path: Path) -> None:
-    one = Kept(Reading(), KernelNews(str(tmp_path / "none")).count)
+    one = KeptReading(Reading(), KernelNews(str(tmp_path / "none")).count)
     assert [one.get(), one.get()] == [1, 2]
 
 
