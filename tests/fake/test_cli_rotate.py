@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.client.correctness import CorrectnessResult
-from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.golden.reference import PATH, Reference
+from b200kit.node.client.prompts import Scale
 from b200kit.node.lib.documents import to_bytes
 from tests.fake.fleet import Fleet
 from tests.messages import assert_message

@@ -443,7 +443,7 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     assert {name for name in names if not name.startswith("b200kit/node/")} == besides
     data = {
         "b200kit/node/checks/rows.yaml",
-        "b200kit/node/client/dataset/texts.yaml",
+        "b200kit/node/client/texts.yaml",
         "b200kit/node/facts/nvml/since.yaml",
         "b200kit/node/state/advice.yaml",
         "b200kit/node/state/node-state.schema.json",

@@ -14,8 +14,8 @@ from b200kit.cli.command import INTERRUPTED, JSON, Command, Group, Refusal
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.inventory import precision
-from b200kit.node.client.dataset import dataset
 from b200kit.node.client.message import HttpError
+from b200kit.node.client.prompts import source as source_of
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Finding, Status
@@ -80,7 +80,7 @@ def compare(
     """
     with _refusals():
         known = served.of_node(inventory_of(inventory), node)
-        source = dataset.source(prompts)
+        source = source_of(prompts)
         ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known.key.model)
         name = reference_model or ours.model
         theirs = ModelEndpoint(endpoint(reference, reference_key_file, "quality"), name)

@@ -26,14 +26,13 @@ from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check
-from b200kit.node.client.dataset import dataset
-from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import Replies, ask, ask_words
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.low_load import ROUNDS
+from b200kit.node.client.prompts import Source, source
 from b200kit.node.client.smoke_result import SmokeConditions, SmokeResult
 from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
 from b200kit.node.latency import document as smoke_document
@@ -184,15 +183,6 @@ class SmokeProbe:
     "--prompts", default="words", show_default=True, metavar="NAME|PATH",
     help="words (random), texts (running), or yours: one a line, as JSON in a .jsonl.",
 )  # fmt: skip
-@click.option(
-    "--prefix-share", default=0.0, show_default=True,
-    help="Share of a prompt that several in a row begin with.",
-)  # fmt: skip
-@click.option("--prefix-requests", default=8, show_default=True, help="How many have it in common.")
-@click.option(
-    "--turns", default=1, show_default=True,
-    help="Requests of a conversation, each with the answers so far.",
-)  # fmt: skip
 @click.option("--seed", type=int, help="Of arrivals and prompts; a new one when left out.")
 @click.option(
     "--goodput", default="ttft:100,tpot:100", show_default=True, metavar="METRIC:MS[,...]",
@@ -285,7 +275,7 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
         Arrival(options.rate or RATE, options.arrival == "constant", options.concurrency),
         secrets.randbelow(1 << 31) if options.seed is None else options.seed,
         f"smoke-{secrets.token_hex(6)}",
-        dataset=_dataset(options),
+        prompts=_prompts(options.prompts),
     )
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
@@ -293,13 +283,12 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
     return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
-def _dataset(options: SimpleNamespace) -> Dataset:
+def _prompts(name: str) -> Source:
     """What is sent. Raises UsageError, or ValueError."""
     try:
-        source = dataset.source(options.prompts)
+        return source(name)
     except OSError as error:
-        raise click.UsageError(f"--prompts {options.prompts}: {error.strerror}") from None
-    return Dataset(source, options.prefix_share, options.prefix_requests, options.turns)
+        raise click.UsageError(f"--prompts {name}: {error.strerror}") from None
 
 
 def _objective(goodput: str, share: float) -> Objective:

@@ -14,7 +14,7 @@ from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.client.dataset import dataset
+from b200kit.node.client import prompts
 from b200kit.node.serving.libraries import FIRST_DRIVER, libraries
 from b200kit.serving import compile_tools
 from b200kit.supply.locks import shipped
@@ -45,7 +45,7 @@ def missing(spec: NodeSpec) -> Iterator[Problem]:
 
 def _unusable_prompts(spec: NodeSpec) -> Iterator[Problem]:
     try:
-        dataset.source(spec.smoke.prompts)
+        prompts.source(spec.smoke.prompts)
     except OSError as error:
         message = f"{spec.smoke.prompts} cannot be read on the controller: {error.strerror}"
         yield Problem("smoke.prompts", message)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
-from b200kit.node.client.dataset.source import Source
 from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.prompts import PROMPTS
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
+from b200kit.node.client.prompts import Source
 from b200kit.node.lib.documents import LARGE, parse
 
 TOP = 20

@@ -66,11 +66,7 @@ FIELDS: tuple[Field, ...] = (
     Field("load.rate", "request rate (/s)", "smoke.load.rate", _L, needed=True),
     Field("load.isl", "input tokens requested", "smoke.load.isl_requested", _L, needed=True),
     Field("load.osl", "output tokens requested", "smoke.load.osl_requested", _L, needed=True),
-    Field("load.prompts", "dataset", "smoke.load.prompts", _L, needed=True),
-    # What the dataset's name says, too; each for itself, so that a difference is named.
-    Field("load.prefix_share", "shared prefix", "smoke.load.prefix_share", _L),
-    Field("load.prefix_requests", "sharing a prefix", "smoke.load.prefix_requests", _L),
-    Field("load.turns", "turns of a conversation", "smoke.load.turns", _L),
+    Field("load.prompts", "prompts", "smoke.load.prompts", _L, needed=True),
     Field("load.sampling", "sampling", "smoke.load.sampling", _L, needed=True),
     Field("load.connection", "connections", "smoke.load.connection", _L),
     Field("load.ttft", "formula of TTFT", "smoke.formulas.ttft", _L, needed=True),

@@ -345,10 +345,6 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "preemptions": Symptom("preemptions", lambda of: of.smoke.server.preemptions),
     "first_requests": Symptom("TTFT of the first tenth over the rest's", _first_requests, "x"),
     "prefix_hits": Symptom("prefix hit rate beyond the chat template", _polluted),
-    "distinct_prompts": Symptom(
-        "prompts with no prefix in common (1 = all)",
-        lambda of: of.smoke.load.prompts.endswith("; no prefix shared"),
-    ),
     "gateway_added": Symptom(
         "median TTFT added by the gateway", lambda of: of.smoke.gateway_overhead.p50_ttft_ms, " ms"
     ),

@@ -26,7 +26,7 @@ from b200kit.serving import (
     group_peers,
     quadlet,
     replica,
-    smoke_dataset,
+    smoke_prompts,
     systemd_units,
     warm_requests,
 )
@@ -91,7 +91,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # With the pins of the units, whose restarts are pending until a replica has them.
         File(EXPECT, _expectation(node, layout)),
         *warm_requests.files(node),
-        *smoke_dataset.files(node),
+        *smoke_prompts.files(node),
         *group_peers.files(node, SERVING),
     ]
     for planned in layout:
@@ -104,7 +104,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         observe_request=_certificates(node),
         absent_files=(
             *_of_other_form(node),
-            *smoke_dataset.absent_files(node),
+            *smoke_prompts.absent_files(node),
             *(path for unit in surplus_units(node) for path in _paths_of(unit)),
         ),
         absent_units=tuple(surplus_units(node)),
@@ -198,6 +198,7 @@ def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
 def serving_document(node: Node, layout: Sequence[Replica]) -> Serving:
     """What the node program needs to know of what the node serves."""
     spec, smoke = node.spec, node.spec.smoke
+    prompts, prompts_name = smoke_prompts.on_node(node)
     return Serving(
         model=spec.model,
         engine=engine_install.described(spec.engine, layout),
@@ -228,7 +229,8 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> Serving:
             rate=smoke.rate,
             input_tokens=smoke.input_tokens,
             output_tokens=smoke.output_tokens,
-            dataset=smoke_dataset.dataset_plan(node),
+            prompts=prompts,
+            prompts_name=prompts_name,
             direct_requests=smoke.direct_requests,
             replica_slowdown=smoke.replica_slowdown,
             stall_ms=smoke.stall_ms,
@@ -249,7 +251,7 @@ def plan(node: Node) -> list[Change]:
     """
     target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
-    changes += smoke_dataset.plan(node)
+    changes += smoke_prompts.plan(node)
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     engine = _engine(node)
     return [*engine, *changes] if node.spec.engine.image else [*changes, *engine]

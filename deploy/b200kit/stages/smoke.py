@@ -28,7 +28,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.stages import gateway, golden, proof, serving, watchdog
 
 RECORD = "/var/lib/b200kit/smoke.json"
-# Beside the time in which requests are sent, for each turn of a conversation.
+# Beside the time in which requests are sent.
 _BESIDE_S = 600
 _NO_BASELINE = "no baseline is accepted; b200 record accept"
 
@@ -110,7 +110,7 @@ def _deadline_s(node: Node) -> int:
     """What the longest measurement may take, in seconds."""
     smoke, replicas = node.spec.smoke, len(node.layout())
     sent = ROUNDS * (smoke.requests + smoke.direct_requests * replicas)
-    return _BESIDE_S * smoke.turns + math.ceil(sent / smoke.rate)
+    return _BESIDE_S + math.ceil(sent / smoke.rate)
 
 
 def _by_its_record(node: Node, smoke: SmokeResult) -> SmokeResult:

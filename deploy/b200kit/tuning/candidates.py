@@ -156,8 +156,7 @@ def workloads(
             continue
         row = table[name]
         load = Workload(name, row["input_tokens"], row["output_tokens"])
-        turns = spec.smoke.turns if spec.tune.prompts == "smoke" else 1
-        total = turns * (load.input_tokens + load.output_tokens)
+        total = load.input_tokens + load.output_tokens
         if total > spec.max_model_len:
             why = f"{total} tokens a request are over max_model_len={spec.max_model_len}"
             refused.append(RefusedLayout(name, why))

@@ -12,8 +12,7 @@ from typing import Any
 from b200kit.catalog import shipped
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.client.dataset import dataset
-from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.client import prompts
 from b200kit.node.lib.documents import Malformed
 from b200kit.records import provenance, tuning
 from b200kit.records.conditions import build
@@ -206,14 +205,9 @@ def _serving(spec: NodeSpec) -> Mapping[str, Any]:
     names = (*asked, "replica_flags", "features_off")
     values = {name: getattr(spec, name) for name in names}
     engine = {k: v for k, v in spec.engine.model_dump().items() if k not in ("requirements",)}
-    sent = {"dataset": _dataset(spec)} if spec.tune.prompts == "smoke" else {}
+    sent = {"prompts": prompts.source(spec.smoke.prompts).name}
+    sent = sent if spec.tune.prompts == "smoke" else {}
     return {**values, "engine": engine, "gateway": spec.gateway.model_dump(), **sent}
-
-
-def _dataset(spec: NodeSpec) -> str:
-    smoke = spec.smoke
-    source = dataset.source(smoke.prompts)
-    return str(Dataset(source, smoke.prefix_share, smoke.prefix_requests, smoke.turns))
 
 
 # Inferred: what a cell takes besides its load (correctness, uncounted and direct requests,

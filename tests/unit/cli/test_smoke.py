@@ -106,16 +106,12 @@ def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
 ) -> None:
     file = tmp_path / "asked.txt"
     file.write_text("".join(f"question {number} of ours\n" for number in range(40)))
-    shared = ("--prefix-share", "0.5", "--prefix-requests", "4", "--input-tokens", "120")
-    _, found = smoke(tmp_path, "--prompts", str(file), *shared, "--turns", "2")
+    _, found = smoke(tmp_path, "--prompts", str(file))
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "prefix hits" in line)
-    sent = "50% of each shared by 4; conversations of 2 turns"
     assert lines[at + 1].startswith("  prompts   40 prompts of the site ")
-    assert lines[at + 1].endswith(sent)
     assert len(lines[at + 1]) < 120
-    assert found["smoke"]["load"]["prompts"].endswith(sent)
-    assert found["smoke"]["server"]["prefix_hit_rate"] > 0.3
+    assert found["smoke"]["load"]["prompts"].startswith("40 prompts of the site ")
     assert (found["bench"]["completed"], found["bench"]["failed"]) == (8, 0)
 
 
@@ -248,8 +244,6 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
         ["http://x", "--model", "m", "--cpus", "zero"],
         ["http://x", "--model", "m", "--prompts", "/nowhere"],
         ["http://x", "--model", "m", "--prompts", "/dev/null"],
-        ["http://x", "--model", "m", "--prefix-share", "1"],
-        ["http://x", "--model", "m", "--turns", "0"],
     ],
 )
 def test_bad_input_is_one_line(

@@ -130,17 +130,15 @@ def test_server_is_asked_and_measured_alike(python: str, program: Path, tmp_path
     assert measured["conditions"]["isl_measured"] == {"min": 40, "mean": 40.0, "max": 40}
 
 
-def test_conversations_about_texts_are_measured_from_the_one_file(
-    python: str, program: Path, tmp_path: Path
-) -> None:
-    asked = {"prompts": "texts", "prefix_share": 0.5, "prefix_requests": 4, "turns": 2}
+def test_texts_are_measured_from_the_one_file(python: str, program: Path, tmp_path: Path) -> None:
+    asked = {"prompts": "texts", "input_tokens": 120}
     with running() as url:
-        serving = config(tmp_path, url, smoke=SMOKE | {"input_tokens": 120, "dataset": asked})
+        serving = config(tmp_path, url, smoke=SMOKE | asked)
         done = run(python, "-I", program, "measure", "--config", serving, "--seed", 5)
     measured = json.loads(done.stdout)
     main = measured["main"]
     assert (main["completed"], main["failed"]) == (SMOKE["requests"], 0), done.stderr
-    assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
+    assert measured["conditions"]["isl_measured"] == {"min": 120, "mean": 120.0, "max": 120}
 
 
 def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.dataset.dataset import Dataset
-from b200kit.node.client.dataset.texts import Texts
+from b200kit.node.client.prompts import Texts
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving.libraries import libraries
@@ -185,17 +184,10 @@ def test_another_load_is_not_comparable() -> None:
     assert not same(runs.run_conditions(), runs.run_conditions(load__isl=512), Role.LOAD)
 
 
-def test_other_prompts_are_another_load_and_what_is_other_is_named() -> None:
-    def run(**given: Any) -> RunConditions:
-        asked = Volley("m", 1, 1, Arrival(), 1, "s", dataset=Dataset(Texts(), **given)).load()
-        names = ("prompts", "prefix_share", "prefix_requests", "turns")
-        return runs.run_conditions(**{f"load__{name}": getattr(asked, name) for name in names})
-
-    plain, shared, talked = run(), run(shared=0.5, group=4), run(shared=0.5, group=4, turns=3)
-    named = [str(change) for change in load_differences(plain, shared)]
-    assert named[1:] == ["shared prefix 0 -> 0.5", "sharing a prefix 1 -> 4"]
-    assert "turns of a conversation 1 -> 3" in map(str, load_differences(shared, talked))
-    (change,) = load_differences(runs.run_conditions(), plain)
+def test_other_prompts_are_another_load() -> None:
+    asked = Volley("m", 1, 1, Arrival(), 1, "s", prompts=Texts()).load()
+    other = runs.run_conditions(load__prompts=asked.prompts)
+    (change,) = load_differences(runs.run_conditions(), other)
     assert "own word list" in change.before
     assert "own texts" in change.after
 

@@ -99,12 +99,6 @@ class Smoke(Keys):
     """"words": random ones; "texts": running text that comes with b200kit; or the path on the
     controller of the site's own, one a line, as JSON in a file that ends in .jsonl; longer ones are
     cut to `input_tokens`"""
-    prefix_share: float = Field(0.0, ge=0, le=0.95)
-    """share of a prompt that several requests in a row begin with, for a prefix cache to find"""
-    prefix_requests: int = Field(8, ge=2, le=5000)
-    """how many have it in common; in conversations, so many of those"""
-    turns: int = Field(1, ge=1, le=50)
-    """requests of a conversation, each with `input_tokens` more and the answers so far"""
     ttft_ms: float = Field(100.0, ge=0.1, le=600_000)
     """goodput objective for TTFT"""
     tpot_ms: float = Field(100.0, ge=0.1, le=600_000)

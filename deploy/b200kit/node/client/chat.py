@@ -54,8 +54,7 @@ class Endpoint:
 class ChatRequest:
     """One completion; `salt` isolates it from the prefix cache of other runs.
 
-    extra: further body members (top_p, response_format, ...). earlier: what the user and the
-    assistant said before, in turn. token_ids: the prompt as exactly
+    extra: further body members (top_p, response_format, ...). token_ids: the prompt as exactly
     these tokens, sent to /v1/completions, as a chat template would add tokens of its own.
     """
 
@@ -68,7 +67,6 @@ class ChatRequest:
     salt: str | None = None
     extra: dict[str, object] = field(default_factory=dict)
     system: str | None = None
-    earlier: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
 
     @property
@@ -85,11 +83,7 @@ class ChatRequest:
         if self.token_ids:
             return {"prompt": list(self.token_ids)}
         system = [{"role": "system", "content": self.system}] if self.system else []
-        said = [
-            {"role": ("user", "assistant")[place % 2], "content": text}
-            for place, text in enumerate((*self.earlier, self.prompt))
-        ]
-        return {"messages": [*system, *said]}
+        return {"messages": [*system, {"role": "user", "content": self.prompt}]}
 
     def body(self) -> dict[str, object]:
         """The JSON body."""

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
-from b200kit.node.client.dataset.words import Scale, prompt
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import ask, ask_words
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
+from b200kit.node.client.prompts import Scale, prompt
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib.documents import unstructure
 

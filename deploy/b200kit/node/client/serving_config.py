@@ -12,10 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.dataset import dataset
-from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.reference import Reference
+from b200kit.node.client.prompts import Source, source
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Malformed
 from b200kit.node.state import serving
@@ -33,15 +32,14 @@ class Serving(serving.Serving):
     api_key: str | None = field(default=None, repr=False, metadata={"document": False})
 
     @cached_property
-    def dataset(self) -> Dataset:
-        """What the smoke test sends. Raises ConfigError where the prompts cannot be read."""
-        plan = self.smoke.dataset
+    def prompts(self) -> Source:
+        """What the smoke test sends. Raises ConfigError where it cannot be read."""
+        name = self.smoke.prompts
         try:
-            source = dataset.source(plan.prompts)
+            return source(name)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise ConfigError(f"smoke.dataset.prompts {plan.prompts}: {why}") from error
-        return Dataset(source, plan.prefix_share, plan.prefix_requests, plan.turns)
+            raise ConfigError(f"smoke.prompts {name}: {why}") from error
 
     def reference(self) -> Reference | None:
         """What this node's replicas should answer; None where nothing is known for it."""

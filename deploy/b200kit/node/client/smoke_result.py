@@ -92,9 +92,6 @@ class SentLoad:
     isl_requested: int
     osl_requested: int
     prompts: str
-    prefix_share: float
-    prefix_requests: int
-    turns: int
     sampling: Sampling
     template_tokens: float
     warmups: int

@@ -19,11 +19,11 @@ from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint, Tally
 from b200kit.node.client.correctness import CorrectnessResult, check, version
-from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
+from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.client.smoke_result import GpuFigures, SmokeConditions, SmokeResult
 from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
@@ -35,7 +35,7 @@ from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving import processes
-from b200kit.node.state.serving import DatasetPlan, SmokePlan
+from b200kit.node.state.serving import SmokePlan
 from b200kit.node.state.view import Unmeasured
 
 NO_LOAD = "no load was sent"
@@ -86,7 +86,7 @@ class Smoke:
             self.salt,
             self.scale or (checked.scale if checked else Scale()),
             checked.ignores_eos if checked else True,
-            dataset=self.serving.dataset,
+            prompts=self.serving.prompts,
         )
 
     @property
@@ -260,11 +260,10 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
-    plan = dataclasses.replace(plan, dataset=DatasetPlan()) if options.random_words else plan
-    if plan.longest > serving.max_model_len:
-        turns = f" in {plan.dataset.turns} turns" if plan.dataset.turns > 1 else ""
+    plan = dataclasses.replace(plan, prompts="words") if options.random_words else plan
+    if plan.input_tokens + plan.output_tokens > serving.max_model_len:
         raise ConfigError(
-            f"{plan.input_tokens} input and {plan.output_tokens} output tokens{turns} exceed"
+            f"{plan.input_tokens} input and {plan.output_tokens} output tokens exceed"
             f" max_model_len {serving.max_model_len}"
         )
     return dataclasses.replace(serving, smoke=plan)
@@ -275,7 +274,7 @@ def prepared(serving: Serving, seed: int | None = None, any_load: bool = False) 
 
     seed: None for a new one. Raises ValueError for CPUs that it cannot have, and ConfigError.
     """
-    _ = serving.dataset  # prompts that cannot be read are found before anything is sent
+    _ = serving.prompts  # prompts that cannot be read are found before anything is sent
     affinity = client_health.pin(serving.client_cpus)
     watch = client_health.Watch(client_health.claim_realtime())
     seed = secrets.randbelow(1 << 31) if seed is None else seed

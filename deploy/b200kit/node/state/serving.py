@@ -93,25 +93,12 @@ class RollingRestartPlan:
 
 
 @dataclass(frozen=True)
-class DatasetPlan:
-    """What the smoke run sends: "words", "texts" or a file of this node, and what is shared of it.
-
-    named: the source with its digest; another file is another load.
-    """
-
-    prompts: str = "words"
-    named: str = ""
-    prefix_share: Annotated[float, Range(0, 0.95)] = 0.0
-    prefix_requests: Annotated[int, Range(2)] = 8
-    turns: Annotated[int, Range(1, 50)] = 1
-
-
-@dataclass(frozen=True)
 class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
     Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
     golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden/prompts.py.
+    prompts: "words", "texts" or a file of this node; prompts_name: with its digest.
     """
 
     requests: Some = 60
@@ -127,12 +114,8 @@ class SmokePlan:
     loop_lag_ms: Positive = 10.0
     cpu_wait_limit_factor: Positive = 1.0
     goodput: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
-    dataset: DatasetPlan = field(default_factory=DatasetPlan)
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest request with its answer: the last turn has all before it."""
-        return self.dataset.turns * (self.input_tokens + self.output_tokens)
+    prompts: str = "words"
+    prompts_name: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import itertools
 import pytest
 
 from b200kit.node.client.arrivals import Arrival, closed_loop, constant, open_loop, poisson
-from b200kit.node.client.dataset.words import WORDS, Scale, prompt
 from tests.messages import assert_message
 
 
@@ -128,28 +127,3 @@ def test_one_failure_leaves_no_request_running() -> None:
         return len(asyncio.all_tasks())
 
     assert asyncio.run(scenario()) == 1
-
-
-def test_prompts_are_repeatable_and_differ_from_the_first_word_on() -> None:
-    made = [prompt(20, 1, number) for number in range(50)]
-    assert made[3] == prompt(20, 1, 3)
-    assert len({" ".join(text.split()[:3]) for text in made}) == 50
-    assert all(len(text.split()) == 20 for text in made)
-    assert prompt(20, 2, 3) != made[3]
-
-
-def test_the_word_list_is_plain_distinct_words() -> None:
-    assert len(set(WORDS)) == len(WORDS) >= 150
-    assert all(word.isalpha() and word.islower() for word in WORDS)
-
-
-def test_the_scale_goes_through_two_measured_points() -> None:
-    scale = Scale.through((10, 33), (110, 233))
-    assert (scale.per_word, scale.overhead) == (2.0, 13.0)
-    assert scale.words(213) == 100
-    assert scale.words(1) == 4
-
-
-@pytest.mark.parametrize("long", [(10, 40), (20, 33), (5, 60)])
-def test_odd_counts_fall_back_to_the_default_scale(long: tuple[int, int]) -> None:
-    assert Scale.through((10, 33), long) == Scale()

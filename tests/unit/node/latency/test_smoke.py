@@ -109,19 +109,16 @@ def test_conditions_are_measured_not_repeated_from_the_request(
     assert {"ttft", "itl", "tpot", "e2el"} <= set(found.formulas)
 
 
-def test_texts_prefixes_and_conversations_are_sent_and_told(
+def test_texts_are_sent_and_told_and_a_sweep_may_send_words_instead(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"prompts": "texts", "prefix_share": 0.5, "prefix_requests": 4, "turns": 2}
-    long = SMOKE | {"dataset": asked, "input_tokens": 120}
+    long = SMOKE | {"prompts": "texts", "input_tokens": 120}
     _, found = smoke(tmp_path, capsys, None, smoke=long)
-    # A second turn has the first question (120), its answer (6) and 107 words more.
-    assert found.conditions.isl_measured == TokenCounts(120, 176.5, 233)
-    assert found.load.prompts.endswith("50% of each shared by 4; conversations of 2 turns")
-    assert found.server.prefix_hit_rate > 0.3
+    assert found.conditions.isl_measured == TokenCounts(120, 120, 120)
+    assert found.load.prompts.startswith("own texts ")
     assert found.main.completed == 10
     _, found = smoke(tmp_path, capsys, None, "--random-words", smoke=long)
-    assert found.load.prompts == "own word list, distinct by seed; no prefix shared"
+    assert found.load.prompts == "own word list, distinct by seed"
     assert found.server.prefix_hit_rate == 0.0
 
 
@@ -357,10 +354,8 @@ def test_nobody_serving_is_a_failed_document_not_a_traceback(
         {"smoke": {"rate": 0}},
         {"api_key_file": "/nonexistent/key"},
         {"max_model_len": 40},
-        {"max_model_len": 100, "smoke": SMOKE | {"dataset": {"turns": 3}}},
-        {"smoke": {"dataset": {"prompts": "/nowhere"}}},
-        {"smoke": {"dataset": {"prefix_share": "half"}}},
-        {"smoke": {"dataset": {"turns": 0}}},
+        {"smoke": {"prompts": "/nowhere"}},
+        {"smoke": {"turns": 2}},
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_one_line(

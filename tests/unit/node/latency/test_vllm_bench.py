@@ -11,7 +11,7 @@ import pytest
 
 from b200kit.node.client import client_health, correctness
 from b200kit.node.client.correctness import CorrectnessResult
-from b200kit.node.client.dataset.words import Scale
+from b200kit.node.client.prompts import Scale
 from b200kit.node.latency import vllm_bench
 from b200kit.node.latency.vllm_bench import Ask
 from tests.messages import assert_message

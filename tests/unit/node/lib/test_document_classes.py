@@ -16,11 +16,11 @@ from b200kit.node.agent.evidence import Now, issue
 from b200kit.node.agent.look import LookRequest
 from b200kit.node.bandwidth.tests import PEER, Bandwidth, result
 from b200kit.node.client.correctness import CorrectnessResult
-from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
+from b200kit.node.client.prompts import Scale
 from b200kit.node.client.replicas import Compared
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.node.latency.vllm_bench import BenchFigures

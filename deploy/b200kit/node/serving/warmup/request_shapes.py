@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from b200kit.node.client.chat import ChatRequest
-from b200kit.node.client.dataset.words import prompt
+from b200kit.node.client.prompts import prompt
 from b200kit.node.state.warmup_features import LOGPROBS, STRUCTURED, TOOLS
 
 TOKENS = 16

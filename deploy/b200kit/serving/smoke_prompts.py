@@ -1,13 +1,12 @@
-"""What the smoke test sends, as a key of serving.json, and the site's own prompts on the node."""
+"""What the smoke test sends, as keys of serving.json, and the site's own prompts on the node."""
 
 from __future__ import annotations
 
 from b200kit.converge.stage import Change
-from b200kit.node.client.dataset import dataset
-from b200kit.node.client.dataset.site_file import SiteFile
+from b200kit.node.client import prompts
+from b200kit.node.client.prompts import SiteFile
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
-from b200kit.node.state.serving import DatasetPlan
 from b200kit.run.node import Node
 
 PROMPTS = "/etc/b200kit/prompts.jsonl"
@@ -15,7 +14,7 @@ PROMPTS = "/etc/b200kit/prompts.jsonl"
 
 def files(node: Node) -> list[File]:
     """The site's prompts, which are nobody's business but root's."""
-    source = dataset.source(node.spec.smoke.prompts)
+    source = prompts.source(node.spec.smoke.prompts)
     return [File(PROMPTS, source.data(), 0o600)] if isinstance(source, SiteFile) else []
 
 
@@ -34,14 +33,8 @@ def _remove(node: Node) -> None:
     node.connected().run(f"rm -f {PROMPTS}")
 
 
-def dataset_plan(node: Node) -> DatasetPlan:
-    """The key `smoke.dataset`."""
-    smoke = node.spec.smoke
-    source = dataset.source(smoke.prompts)
-    return DatasetPlan(
-        prompts=PROMPTS if isinstance(source, SiteFile) else smoke.prompts,
-        named=source.name,
-        prefix_share=smoke.prefix_share,
-        prefix_requests=smoke.prefix_requests,
-        turns=smoke.turns,
-    )
+def on_node(node: Node) -> tuple[str, str]:
+    """The keys `prompts` and `prompts_name`; another file is another load."""
+    source = prompts.source(node.spec.smoke.prompts)
+    here = PROMPTS if isinstance(source, SiteFile) else node.spec.smoke.prompts
+    return here, source.name

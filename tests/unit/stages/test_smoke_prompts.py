@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.client.prompts import Source, WordList
 from b200kit.node.client.serving_config import load
 from b200kit.node.lib.documents import to_bytes
 from b200kit.node.state.serving import Serving
 from b200kit.operations import named_files
-from b200kit.serving import smoke_dataset
+from b200kit.serving import smoke_prompts
 from b200kit.stages import serving, smoke
 from tests.messages import assert_message
 from tests.unit.nodes import connected, look, planned, settled, spec
@@ -29,28 +29,26 @@ def written(folder: Path, *prompts: str) -> str:
     return str(path)
 
 
-def read_on_node(folder: Path, document: Serving, **change: Any) -> Dataset:
+def read_on_node(folder: Path, document: Serving, **change: Any) -> Source:
     """What the node program makes of a serving.json."""
-    plan = replace(document.smoke.dataset, **change)
-    bare = replace(document, smoke=replace(document.smoke, dataset=plan), api_key_file=None)
+    bare = replace(document, smoke=replace(document.smoke, **change), api_key_file=None)
     path = folder / "serving.json"
     path.write_bytes(to_bytes(bare))
-    return load(path).dataset
+    return load(path).prompts
 
 
 def test_prompts_of_the_site_are_roots_alone_and_read_by_the_node_program(tmp_path: Path) -> None:
-    keys = {"prompts": written(tmp_path, "why?", "how?"), "prefix_share": 0.5, "turns": 2}
+    keys = {"prompts": written(tmp_path, "why?", "how?")}
     node, machine = settled(tmp_path, smoke=keys)
-    (file,) = smoke_dataset.files(node)
+    (file,) = smoke_prompts.files(node)
     assert (file.path, file.mode) == (PROMPTS, 0o600)
     assert machine.text(PROMPTS).splitlines() == ['"why?"', '"how?"']
     there = tmp_path / "there.jsonl"
     there.write_text(machine.text(PROMPTS))
     document = serving.serving_document(node, node.layout())
     found = read_on_node(tmp_path, document, prompts=str(there))
-    assert document.smoke.dataset.prompts == PROMPTS
-    assert document.smoke.dataset.named == found.source.name
-    assert (found.shared, found.group, found.turns) == (0.5, 8, 2)
+    assert document.smoke.prompts == PROMPTS
+    assert document.smoke.prompts_name == found.name
 
 
 def test_other_prompts_in_the_same_file_are_measured_again(tmp_path: Path) -> None:
@@ -70,12 +68,12 @@ def test_prompts_leave_the_node_when_they_are_not_sent_any_more(tmp_path: Path) 
     look(other)
     assert f"remove {PROMPTS}" in planned(other, "serving")
     document = serving.serving_document(other, other.layout())
-    assert read_on_node(tmp_path, document).source.name.startswith("own texts ")
+    assert read_on_node(tmp_path, document).name.startswith("own texts ")
 
 
 def test_random_words_are_the_default(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    assert read_on_node(tmp_path, serving.serving_document(node, node.layout())) == Dataset()
+    assert read_on_node(tmp_path, serving.serving_document(node, node.layout())) == WordList()
 
 
 @pytest.mark.parametrize("content", [None, b"\n", b"\xff", b"bare\n"])
@@ -88,10 +86,3 @@ def test_file_that_cannot_be_used_is_refused_before_any_connection(
     problems = list(named_files.missing(spec(tmp_path, smoke={"prompts": str(path)})))
     assert [problem.key for problem in problems] == ["smoke.prompts"]
     assert_message(problems[0].message.replace(str(tmp_path), "DIR"))
-
-
-def test_time_for_a_measurement_grows_with_the_turns(tmp_path: Path) -> None:
-    node, _ = settled(tmp_path)
-    short = smoke._deadline_s(node)
-    node.spec = node.spec.replace(smoke=node.spec.smoke.replace(turns=3))
-    assert smoke._deadline_s(node) == short + 2 * smoke._BESIDE_S

@@ -1,1 +1,0 @@
-"""What is asked in a measurement: random words, texts or a site's own prompts, and their order."""
