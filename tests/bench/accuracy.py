@@ -23,9 +23,9 @@ from typing import Any
 from b200kit.node.client import client_health, http
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.client_health import ClientLimits
 from b200kit.node.client.formulas import RequestRecord, Run, connect_delay, schedule_delay, summary
 from b200kit.node.client.percentiles import percentile
-from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency.document import bench_figures
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.serving import Objective

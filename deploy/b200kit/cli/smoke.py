@@ -22,19 +22,19 @@ from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, JSON, Command, Refusal, words
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
-from b200kit.node.client import client_health, engine_metrics, goodput
+from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.client_health import ClientLimits
 from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import Replies, ask, ask_words
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.low_load import ROUNDS
+from b200kit.node.client.judgement import STATUS, Evidence
 from b200kit.node.client.prompts import Source, source
 from b200kit.node.client.smoke_result import SmokeConditions, SmokeResult
-from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.load_run import Volley
@@ -99,10 +99,7 @@ class SmokeProbe:
         self.volley = volley = await volley.scaled(self.endpoint)
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
-        self.run = await volley.fire_until(
-            self.endpoint, PATH, self.requests, self.watch,
-            lambda run: goodput.is_decided(run, self.objective),
-        )  # fmt: skip
+        self.run = await volley.fire(self.endpoint, PATH, self.requests, self.watch)
         self.delta = engine_metrics.Delta.over(
             [before], [await engine_metrics.scrape(self.endpoint)]
         )
@@ -115,13 +112,14 @@ class SmokeProbe:
             SmokeRun(
                 taken_at=timestamp.text(now),
                 path=PATH,
-                paths={} if self.run is None else {PATH: run},
-                objective=self.objective,
-                health=self.watch.health(),
-                limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
-                correctness=self._problems(),
-                server=self.delta.figures(),
-                gateway_limit_ms=0.0,
+                evidence=Evidence(
+                    {} if self.run is None else {PATH: run},
+                    self.objective,
+                    self.watch.health(),
+                    limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
+                    correctness=self._problems(),
+                    server=self.delta.figures(),
+                ),
                 cpus=self.cpus,
                 load=self.volley.load(),
                 conditions=SmokeConditions(
@@ -168,8 +166,8 @@ class SmokeProbe:
 @click.argument("targets", nargs=-1, metavar="[NODE... | URL]")
 @click.option("--model", metavar="MODEL", help="The name that an endpoint serves it by.")
 @click.option(
-    "--requests", default=60, show_default=True,
-    help="Measured; up to four times as many if undecided.",
+    "--requests", default=180, show_default=True,
+    help="So many carry the verdict.",
 )  # fmt: skip
 @click.option("--input-tokens", default=128, show_default=True, help="Of a prompt, about.")
 @click.option("--output-tokens", default=64, show_default=True, help="Of an answer, exactly.")
@@ -253,7 +251,7 @@ def _foresight(probe: SmokeProbe) -> str:
     if arrival.concurrency or not arrival.rate:
         return f"{probe.requests} requests, {arrival.concurrency} at a time"
     seconds = probe.requests / arrival.rate
-    return f"{probe.requests} requests in about {seconds:.0f} s, up to {ROUNDS} times if undecided"
+    return f"{probe.requests} requests in about {seconds:.0f} s"
 
 
 def _probe(options: SimpleNamespace) -> SmokeProbe:

@@ -24,16 +24,11 @@ from b200kit.records.statistics import (
     ComparisonOutcome,
     compare,
     expected,
-    is_of_replica,
-    of_replicas,
     slower,
-    words,
 )
 
 NEWEST = 10
 """Newer runs that are compared; enough to find 10 % on days that differ by 3 % (simulated)."""
-_NAMED = 4
-"""Of the medians that are slower, the worst are named."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +184,9 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
 def compare_to_baseline(record: Record, run: Run) -> BaselineComparison:
     """One new run against the accepted baseline of its load: usual, slower, none or unknown.
 
-    Slower is a median, or a replica's own against the others', that lies above what the baseline's
-    runs let expect (chance: `false_red`) and more than MARGIN above theirs; `none` that there is no
-    baseline, `unknown` that it cannot be compared with the one there is. `why` says it in a line.
+    Slower is a median that lies above what the baseline's runs let expect and more than MARGIN
+    above theirs; `none` that there is no baseline, `unknown` that it cannot be compared with the
+    one there is. `why` says it in a line.
     """
     accepted, before = baseline(record, run)
     if not accepted:
@@ -205,20 +200,16 @@ def compare_to_baseline(record: Record, run: Run) -> BaselineComparison:
     if missing:
         none = f"it has no {', '.join(missing)}, the baseline has"
         return BaselineComparison("unknown", none, {}, whose)
-    paths = of_replicas(own)
-    others = [name for name in of_replicas(known[-1]) if name not in paths]
-    groups = [names for names in (tuple(METRICS), paths) if names]
-    found = {m: one for names in groups for m, one in expected(known, own, names).items()}
-    worse = {m: one for names in groups for m, one in slower(known, own, names).items()}
-    by = _accepted_by(accepted, before)
-    if not set(paths) <= set(found) or others:
-        by += "; not every replica is in both, accept runs of this layout"
+    found, worse = expected(known, own), slower(known, own)
+    by = f"baseline of {accepted.at[:10]} by {accepted.by}, {days(before)}"
     if not worse:
         return BaselineComparison("usual", by, found, whose)
     changes = conditions.differences(before[-1].conditions, run.conditions)
-    worst = sorted(worse.items(), key=lambda each: each[1].usual / each[1].value)[:_NAMED]
-    why = "; ".join(_slower_text(m, one) for m, one in worst)
-    why += f"; and {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
+    worst = sorted(worse.items(), key=lambda each: each[1].usual / each[1].value)
+    why = "; ".join(
+        f"{METRICS[m]} {one.value:.3g} ms, the baseline {one.low:.3g} to {one.high:.3g}"
+        for m, one in worst
+    )
     cause = f"; changed since: {changes[0]}" if changes else ""
     return BaselineComparison("slower", f"{why}; {by}{cause}", found, whose)
 
@@ -227,16 +218,6 @@ def _by_whom(accepted: Acceptance | None) -> AcceptedBy | None:
     if accepted is None:
         return None
     return AcceptedBy(accepted.at, accepted.by, accepted.why, accepted.id)
-
-
-def _slower_text(metric: str, found: Predicted) -> str:
-    usual = f"{found.low:.3g} to {found.high:.3g}"
-    unit = " times the other replicas'" if is_of_replica(metric) else " ms"
-    return f"{words(metric)} {found.value:.3g}{unit}, the baseline {usual}"
-
-
-def _accepted_by(accepted: Acceptance, runs: Sequence[Run]) -> str:
-    return f"baseline of {accepted.at[:10]} by {accepted.by}, {days(runs)}"
 
 
 def days(runs: Sequence[Run]) -> str:

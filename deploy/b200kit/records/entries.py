@@ -15,7 +15,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
 from typing import Any, ClassVar, TypeVar, get_args
 
 from b200kit.node.client.golden.answer import Answer
@@ -23,7 +22,7 @@ from b200kit.node.client.percentiles import carries
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import NEEDED, Malformed, structure, unstructure
 from b200kit.records.conditions import RunConditions, missing, value_of
-from b200kit.records.statistics import METRICS, REPLICA_METRICS, Measured
+from b200kit.records.statistics import METRICS, Measured
 from b200kit.run import jsonl
 
 T = TypeVar("T", bound="Entry")
@@ -266,19 +265,7 @@ def measured(entry: MeasuredRun) -> Measured:
         others[f"p95_{metric}"] = latency.p95_ms if carried[95] else None
         others[f"p99_{metric}"] = latency.p99_ms if carried[99] else None
     known = {name: value for name, value in others.items() if value is not None}
-    return Measured(entry.at[:10], {**medians(entry), **known, **_of_replicas(entry.smoke)})
-
-
-def _of_replicas(smoke: SmokeResult) -> dict[str, float]:
-    """Each replica's median over the median of the others', by "direct-0 tpot": no day is in it."""
-    found: dict[str, float] = {}
-    for metric in REPLICA_METRICS:
-        of = {name: path.latency(metric).p50_ms for name, path in smoke.direct.items()}
-        known = {name: value for name, value in of.items() if value}
-        for path, value in known.items() if len(known) > 1 else ():
-            others = median(other for name, other in known.items() if name != path)
-            found[f"{path} {metric}"] = value / others
-    return found
+    return Measured(entry.at[:10], {**medians(entry), **known})
 
 
 def counts(entry: MeasuredRun) -> str:

@@ -22,16 +22,12 @@ from itertools import pairwise
 from statistics import median
 from typing import ClassVar
 
-from b200kit.node.client import false_red
 from b200kit.node.client.percentiles import deviation, mean, percentile
 from b200kit.node.client.smoke_result import Predicted
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 TAILS = {f"p{q}_{m}": f"{name} P{q}" for q in (95, 99) for m, name in METRICS.items()}
 """Compared where every run carries them."""
-REPLICA_METRICS = ("tpot", "ttft")
-"""Medians of each replica asked directly; in a run's figures "direct-0 tpot" is by how much it is
-slower than the others, as a factor."""
 SHARES = {
     "missed": "requests over the objective",
     "late": "requests beyond twice the median E2E",
@@ -40,6 +36,8 @@ NAMES = {**METRICS, **TAILS, **SHARES}
 MARGIN, TAIL_MARGIN, SHARE_MARGIN = 0.05, 0.15, 0.03
 
 RISK = 0.05
+RISK_OF_RUN = 0.0025
+"""Of one unchanged run to be called slower than its baseline, over all medians together."""
 
 _ROUNDING = 1e-9
 _APART = 2.0
@@ -165,37 +163,27 @@ def _largest(
     }
 
 
-def expected(
-    before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
-) -> dict[str, Predicted]:
-    """Whether one run lies where the baseline's let expect it, in ms. Chance: `false_red`.
-
-    By name, of those that all runs have.
-    """
-    judged = [m for m in names if run.has(m) and all(r.has(m) for r in before)]
+def expected(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
+    """Whether one run lies where the baseline's let expect it, in ms; of medians that all have."""
+    judged = [m for m in METRICS if run.has(m) and all(r.has(m) for r in before)]
     if len(before) < LEAST:
         return {}
     return {m: _predicted(before, run, m, len(judged)) for m in judged}
 
 
-def slower(
-    before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
-) -> dict[str, Predicted]:
+def slower(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
     """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
     return {
         m: one
-        for m, one in expected(before, run, names).items()
+        for m, one in expected(before, run).items()
         if one.value > max(one.high, one.usual * (1 + MARGIN))
     }
 
 
 def _predicted(before: Sequence[Measured], run: Measured, name: str, metrics: int) -> Predicted:
-    # Replicas of a node share its days.
-    assumed = 0.0 if is_of_replica(name) else ASSUMED
-    group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
+    group = located([(r.day, math.log(r.figures[name])) for r in before])
     deviation_, freedom = group.of_one_more
-    risk = false_red.REPLICA_MEDIANS if is_of_replica(name) else false_red.MEDIANS
-    half_width = deviation_ * quantile(1 - 2 * risk / metrics, freedom)
+    half_width = deviation_ * quantile(1 - 2 * RISK_OF_RUN / metrics, freedom)
     low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
     value, usual = run.figures[name], math.exp(group.centre)
     inside = abs(math.log(value) - group.centre) <= half_width + _ROUNDING
@@ -397,22 +385,6 @@ class Measured:
     def has(self, name: str) -> bool:
         """Whether it is there; a latency of 0 is none."""
         return self.figures.get(name, -1.0) >= 0 and (name in SHARES or self.figures[name] > 0)
-
-
-def of_replicas(run: Measured) -> list[str]:
-    """The names of its replicas' figures."""
-    return sorted(name for name in run.figures if is_of_replica(name))
-
-
-def is_of_replica(name: str) -> bool:
-    """Whether it is a replica's own, a factor."""
-    return name.startswith("direct")
-
-
-def words(name: str) -> str:
-    """A metric as a person reads it: "TPOT", "direct-0 TPOT"."""
-    path, _, metric = name.rpartition(" ")
-    return f"{path} {NAMES.get(metric, metric)}".strip()
 
 
 def margin(name: str) -> float:

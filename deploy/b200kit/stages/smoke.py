@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 
 from b200kit.converge.stage import Change, Stage, nothing
 from b200kit.node.client.golden.replicas import GoldenResult
-from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
@@ -109,7 +108,7 @@ def _measure(node: Node, mark: str) -> str:
 def _deadline_s(node: Node) -> int:
     """What the longest measurement may take, in seconds."""
     smoke, replicas = node.spec.smoke, len(node.layout())
-    sent = ROUNDS * (smoke.requests + smoke.direct_requests * replicas)
+    sent = smoke.requests + smoke.direct_requests * replicas
     return _BESIDE_S + math.ceil(sent / smoke.rate)
 
 

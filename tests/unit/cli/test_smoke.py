@@ -20,7 +20,7 @@ from b200kit import cli
 from b200kit.cli import endpoint
 from b200kit.cli import smoke as smoke_cli
 from b200kit.node.client import client_health, http
-from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from tests.lab.standin.knobs import Knobs
 from tests.messages import PORT, assert_message
 from tests.unit.node.client.server_thread import MODEL, fast, running

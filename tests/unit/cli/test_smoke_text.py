@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from b200kit.cli.smoke_text import lines
+from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
+from b200kit.node.client.judgement import Evidence
 from b200kit.node.client.smoke_result import RequestFigures, SmokeConditions, SmokeResult
-from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
 from b200kit.node.latency.document import SmokeRun, each, requests, result
 from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
@@ -40,20 +41,14 @@ def record(number: int) -> RequestRecord:
 def found(samples: int, delay_ms: float = 1.0, **change: Any) -> SmokeResult:
     """What comes of a run of so many requests."""
     values: dict[str, Any] = {
-        "taken_at": "2026-11-21T20:00:00Z",
-        "path": "url",
         "paths": {"url": Run(tuple(map(record, range(samples))))},
         "objective": GOAL,
         "health": ClientHealth(delay_ms, 10_000.0, (0.2,) * 100, "rr"),
-        "limits": ClientLimits(),
-        "correctness": (),
         "server": SERVER,
         "gateway_limit_ms": 0.0,
-        "cpus": "2",
-        "load": LOAD,
-        "conditions": CONDITIONS,
     }
-    return result(SmokeRun(**(values | change)))
+    evidence = Evidence(**(values | change))
+    return result(SmokeRun("2026-11-21T20:00:00Z", "url", evidence, "2", LOAD, CONDITIONS))
 
 
 def printed(smoke: SmokeResult, url: str = "x") -> list[str]:

@@ -12,14 +12,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 
 from b200kit.records.statistics import (
     DAYS,
     METRICS,
     Measured,
     compare,
-    of_replicas,
     slower,
     trimmed,
 )
@@ -104,15 +102,6 @@ def test_unchanged_day_is_seldom_called_slower_however_many_days_the_baseline_ha
     assert red(days, each) <= 0.01
 
 
-@in_subtests(
-    ("days", "each", "found"), [(1, 10, 0.9), (5, 2, 0.85), (10, 1, 0.87), (20, 1, 0.95)], one_in=4
-)
-def test_run_that_is_a_fifth_slower_is_found_beside_outliers(
-    days: int, each: int, found: float
-) -> None:
-    assert red(days, each, 1.2) >= found
-
-
 def test_tenth_is_found_where_days_are_alike_and_the_baseline_shows_it() -> None:
     alike = Node(between=0.01)
     chance = random.Random(18)
@@ -155,37 +144,6 @@ def test_server_that_stalls_some_requests_is_never_the_same(days: int) -> None:
         lambda c: group(c, steady, days, 10 // days), lambda c: group(c, stalling, days, 10 // days)
     )
     assert found["same"] <= 0.01
-
-
-def with_replicas(chance: random.Random, count: int, slow: float) -> Measured:
-    """A run's factors, each replica against the others; replica 1 may be slower."""
-    found = {}
-    for metric, noise in (("tpot", 0.015), ("ttft", 0.07)):
-        own = [math.exp(chance.gauss(0, noise)) * (slow if i == 1 else 1) for i in range(count)]
-        for i, value in enumerate(own):
-            found[f"direct-{i} {metric}"] = value / median(own[:i] + own[i + 1 :])
-    return Measured(str(chance.random()), found)
-
-
-def named(count: int, slow: float, trials: int = TRIALS) -> dict[str, float]:
-    """How often that replica, or anything, is slower than its own record of ten runs."""
-    chance, found = random.Random(18), dict.fromkeys(("named", "red"), 0.0)
-    for _ in range(trials):
-        before, last = (
-            [with_replicas(chance, count, 1) for _ in range(10)],
-            with_replicas(chance, count, slow),
-        )
-        worse = slower(before, last, of_replicas(last))
-        found["named"] += ("direct-1 tpot" in worse) / trials
-        found["red"] += bool(worse) / trials
-    return found
-
-
-@in_subtests("count", [2, 8], one_in=2)
-def test_replica_is_held_against_its_own_record(count: int) -> None:
-    assert named(count, 1.0)["red"] <= 0.005
-    assert named(count, 1.2)["named"] >= 0.8
-    assert named(count, 1.25)["named"] >= 0.93
 
 
 def test_run_that_stands_apart_is_left_out_and_counted() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,31 +100,6 @@ def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
         measure(node, result(shifted(0.12, metric)))
     kept = json.loads(node[1].text("/var/lib/b200kit/smoke.json"))
     assert kept["verdict"] == "fail"  # so that the next run measures again
-
-
-def replica(path: str, by: float) -> SmokeResult:
-    """A result like the others but for one replica's tokens."""
-    usual = result().direct[path].tpot.p50_ms
-    assert usual
-    slower: dict[str, Any] = {f"direct.{path}.tpot.p50_ms": usual * by}
-    return result(**slower)
-
-
-def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Settled) -> None:
-    accepted(node)
-    measure(node, replica("direct-1", 1.04))
-    with raises_message(StageFailed):
-        measure(node, replica("direct-1", 1.12))
-    metrics = compared(node).metrics
-    assert not metrics["direct-1 tpot"].inside
-    assert metrics["direct-0 tpot"].value < 1
-
-
-def test_replica_that_the_baseline_does_not_know_is_said_not_to_be_compared(node: Settled) -> None:
-    accepted(node)
-    more = result()
-    more = replace(more, direct={**more.direct, "direct-2": more.direct["direct-1"]})
-    assert_message(measure(node, more).why)
 
 
 def test_a_faster_run_passes(node: Settled) -> None:

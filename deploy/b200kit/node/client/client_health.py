@@ -14,12 +14,13 @@ import gc
 import os
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from b200kit.node.client.smoke_verdict import ClientHealth
+from b200kit.node.client.percentiles import percentile
 from b200kit.node.lib.cpulist import parse
 from b200kit.node.lib.readings import is_digits
+from b200kit.node.state.view import Unmeasured
 
 SCHEDSTAT = Path("/proc/self/schedstat")
 SAMPLE_S = 0.005
@@ -64,6 +65,117 @@ def pin(cpus: str | None) -> str:
         except OSError as error:
             raise ValueError(f"client_cpus {cpus!r}: {error.strerror}") from error
     return ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True)
+class ClientLimits:
+    """Beyond these the client, not the server, may have made the numbers.
+
+    needs_run_delay: False where the system has no such reading; then only the loop's lag counts.
+    """
+
+    run_delay_share: float = 0.05
+    loop_lag_ms: float = 10.0
+    loop_stop_ms: float = 250.0
+    schedule_delay_ms: float = 50.0
+    coalesced_share: float = 0.5
+    needs_run_delay: bool = True
+
+    def times(self, factor: float) -> ClientLimits:
+        """The limits where waiting for a CPU may last *factor* times as long."""
+        return replace(
+            self,
+            run_delay_share=min(1.0, self.run_delay_share * factor),
+            loop_lag_ms=self.loop_lag_ms * factor,
+            loop_stop_ms=self.loop_stop_ms * factor,
+            schedule_delay_ms=self.schedule_delay_ms * factor,
+            coalesced_share=1.0 - (1.0 - self.coalesced_share) / factor,
+        )
+
+
+@dataclass(frozen=True)
+class ClientHealth:
+    """How the measuring process itself fared during the run.
+
+    run_delay_ms: time it was runnable but had no CPU (/proc/self/schedstat); None = not readable.
+    wall_ms: length of the observation. loop_lag_ms: oversleep of the event loop's 5 ms sampler.
+    """
+
+    run_delay_ms: float | None
+    wall_ms: float
+    loop_lag_ms: tuple[float, ...]
+    scheduler: str
+
+    @property
+    def run_delay_share(self) -> float | None:
+        """Run delay as a share of the wall time."""
+        if self.run_delay_ms is None or self.wall_ms <= 0:
+            return None
+        return self.run_delay_ms / self.wall_ms
+
+    @property
+    def lag_max_ms(self) -> float | None:
+        """The longest time for which the event loop stood still; None without samples."""
+        return max(self.loop_lag_ms, default=None)
+
+    @property
+    def lag_p99_ms(self) -> float | None:
+        """P99 of the event loop's lag; None without samples."""
+        return percentile(self.loop_lag_ms, 99) if self.loop_lag_ms else None
+
+    def starved(self, limits: ClientLimits) -> list[str]:
+        """Why the client counts as starved; empty when it does not."""
+        reasons = []
+        share, lag = self.run_delay_share, self.lag_p99_ms
+        if share is None:
+            if limits.needs_run_delay:
+                reasons.append("client starved? its run delay could not be read")
+        elif share > limits.run_delay_share:
+            reasons.append(
+                f"client starved: it waited {self.run_delay_ms:.0f} ms for a CPU in"
+                f" {self.wall_ms:.0f} ms ({share:.0%}, limit {limits.run_delay_share:.0%});"
+                " give it a CPU of its own or SCHED_RR"
+            )
+        if lag is not None and lag > limits.loop_lag_ms:
+            reasons.append(
+                f"client starved: its event loop ran {lag:.1f} ms late at P99"
+                f" (limit {limits.loop_lag_ms:g} ms)"
+            )
+        if (self.lag_max_ms or 0.0) > limits.loop_stop_ms:
+            reasons.append(
+                f"client starved: its event loop stood still for {self.lag_max_ms:.0f} ms"
+                f" (limit {limits.loop_stop_ms:g} ms): chunks of that time were stamped late"
+            )
+        return reasons
+
+    def figures(self, limits: ClientLimits, cpus: str) -> ClientFigures:
+        """As a result keeps it."""
+        return ClientFigures(
+            _or_unmeasured(self.run_delay_ms, "schedstat not readable"),
+            _or_unmeasured(self.run_delay_share, "schedstat not readable"),
+            _or_unmeasured(self.lag_p99_ms, "no samples"),
+            _or_unmeasured(self.lag_max_ms, "no samples"),
+            self.scheduler,
+            bool(self.starved(limits)),
+            cpus,
+        )
+
+
+@dataclass(frozen=True)
+class ClientFigures:
+    """How the client fared: its wait for a CPU and its event loop's lag, its priority and CPUs."""
+
+    run_delay_ms: Unmeasured | float
+    run_delay_share: Unmeasured | float
+    loop_lag_ms_p99: Unmeasured | float
+    loop_lag_ms_max: Unmeasured | float
+    scheduler: str
+    starved: bool
+    cpus: str
+
+
+def _or_unmeasured(value: float | None, reason: str) -> Unmeasured | float:
+    return Unmeasured(reason) if value is None else value
 
 
 @dataclass

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from b200kit.node.client.client_health import ClientFigures
 from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import DelayFigures, PathFigures
 from b200kit.node.client.golden.compare import HARMLESS, AnswersJudgement
 from b200kit.node.client.golden.replicas import GoldenResult
-from b200kit.node.client.replicas import ReplicaComparison
-from b200kit.node.client.smoke_verdict import ClientFigures, GatewayOverhead, VerdictWord
+from b200kit.node.client.judgement import GatewayOverhead, ReplicaComparison, VerdictWord
 from b200kit.node.lib.documents import LARGE
 from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
@@ -146,7 +146,7 @@ class AcceptedBy:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """A run against the node's accepted baseline; metrics: by name, as "tpot", "direct-0 tpot".
+    """A run against the node's accepted baseline; metrics: by name, as "tpot".
 
     none: there is no baseline. unknown: it cannot be compared with the one there is.
     """

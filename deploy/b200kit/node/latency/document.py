@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from b200kit.node.client import smoke_verdict
-from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import (
     FORMULAS,
     PathFigures,
@@ -17,8 +15,7 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
-from b200kit.node.client.golden.replicas import Golden
-from b200kit.node.client.low_load import LowLoad
+from b200kit.node.client.judgement import Evidence, gateway_overhead, judge
 from b200kit.node.client.smoke_result import (
     GpuFigures,
     RequestFigures,
@@ -28,7 +25,6 @@ from b200kit.node.client.smoke_result import (
     TokenCounts,
 )
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
 
 _NOT_HERE = Unmeasured("the GPUs are not on this machine")
@@ -38,47 +34,25 @@ MOST_REQUESTS = 2000
 
 @dataclass(frozen=True)
 class SmokeRun:
-    """A smoke run that is over.
+    """A smoke run that is over: what its verdict rests on, and what else is kept of it.
 
-    path: name of the main one. paths: runs by name; none when no load was sent. correctness: what
-    it found wrong. low_load, any_load, golden: as in `smoke_verdict.judge`.
+    path: name of the main one.
     """
 
     taken_at: str
     path: str
-    paths: Mapping[str, Run]
-    objective: Objective
-    health: smoke_verdict.ClientHealth
-    limits: smoke_verdict.ClientLimits
-    correctness: tuple[str, ...]
-    server: ServerFigures
-    gateway_limit_ms: float
+    evidence: Evidence
     cpus: str
     load: SentLoad
     conditions: SmokeConditions
     gpus: Unmeasured | tuple[GpuFigures, ...] = _NOT_HERE
-    low_load: LowLoad | None = None
-    any_load: bool = False
-    golden: Golden | None = None
 
 
 def result(found: SmokeRun) -> SmokeResult:
     """What is kept of it, with its verdict."""
-    paths, main = found.paths, found.paths.get(found.path, Run(()))
-    judged = smoke_verdict.judge(
-        paths,
-        found.objective,
-        found.health,
-        correctness=found.correctness,
-        server=found.server,
-        gateway_limit_ms=found.gateway_limit_ms,
-        limits=found.limits,
-        low_load=found.low_load,
-        any_load=found.any_load,
-        golden=found.golden,
-    )
-    compared = found.low_load.comparison(paths) if found.low_load else None
-    direct = {name: run for name, run in paths.items() if name != found.path}
+    seen, judged = found.evidence, judge(found.evidence)
+    main, objective, golden = seen.main, seen.objective, seen.golden
+    direct = {name: run for name, run in seen.paths.items() if name != found.path}
     series = main.series()
     done = [record for record in main.records if record.error is None]
     return SmokeResult(
@@ -86,10 +60,10 @@ def result(found: SmokeRun) -> SmokeResult:
         verdict=judged.verdict,
         reasons=judged.reasons,
         path=found.path,
-        main=summary(main, found.objective),
-        direct={name: summary(run, found.objective) for name, run in direct.items()},
-        gateway_overhead=smoke_verdict.gateway_overhead(paths),
-        replicas=compared.kept() if compared else None,
+        main=summary(main, objective),
+        direct={name: summary(run, objective) for name, run in direct.items()},
+        gateway_overhead=gateway_overhead(seen.paths),
+        replicas=seen.replicas,
         # For the report's distributions; microseconds are as fine as a reader can use.
         ttfts_ms=tuple(round(value, 3) for value in series["ttft"]),
         itls_ms=tuple(round(value, 3) for value in series["itl"]),
@@ -97,10 +71,10 @@ def result(found: SmokeRun) -> SmokeResult:
         schedule_delay_ms=schedule_delay(main.records),
         connect_ms=connect_delay(main.records),
         formulas=FORMULAS,
-        client=found.health.figures(found.limits, found.cpus),
-        server=found.server,
+        client=seen.health.figures(seen.limits, found.cpus),
+        server=seen.server,
         gpus=found.gpus,
-        golden=found.golden.result() if found.golden else Unmeasured("no golden prompt was sent"),
+        golden=golden.result() if golden else Unmeasured("no golden prompt was sent"),
         load=found.load,
         conditions=replace(
             found.conditions,

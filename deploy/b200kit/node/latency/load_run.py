@@ -12,14 +12,12 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import Watch
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.http import Deadlines
-from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.prompts import Scale, Source, WordList
 from b200kit.node.client.smoke_result import Sampling, SentLoad
 
 # An answer may be as long as it likes, while tokens come.
 DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)
 UNCOUNTED = 2
-_APART = 1000
 _COUNTED = 6
 """Prompts by which tokens are counted: of texts on as many topics."""
 
@@ -30,8 +28,7 @@ class Volley:
 
     scale: how this model counts words, from the correctness check. seed: of arrivals and prompts;
     ignore_eos: whether all answers are of the requested length, which a few servers refuse.
-    arrivals: which of the arrivals of that seed. turn: number of the volley in a run, from 0; no
-    two have a prompt in common.
+    arrivals: which of the arrivals of that seed.
     """
 
     model: str
@@ -43,7 +40,6 @@ class Volley:
     scale: Scale = field(default_factory=Scale)
     ignore_eos: bool = True
     arrivals: int = 0
-    turn: int = 0
     prompts: Source = field(default_factory=WordList)
 
     async def scaled(self, endpoint: Endpoint) -> Volley:
@@ -81,23 +77,6 @@ class Volley:
         """The measured requests; the client is watched while they are under way."""
         return (await self.fire_at({name: endpoint}, requests, watch))[name]
 
-    async def fire_until(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        requests: int,
-        watch: Watch,
-        is_decided: Callable[[Run], bool],
-    ) -> Run:
-        """The same again and again until they carry a verdict, ROUNDS times at most."""
-        run = Run(())
-        for turn in range(ROUNDS):
-            volley = replace(self, turn=turn)
-            run = run.and_then(await volley.fire(endpoint, name, requests, watch))
-            if is_decided(run):
-                break
-        return run
-
     async def fire_at(
         self, endpoints: Mapping[str, Endpoint], requests: int, watch: Watch
     ) -> dict[str, Run]:
@@ -124,7 +103,7 @@ class Volley:
         made = [self._request(name, number) for number in range(requests)]
         return lambda: self.arrival.run(
             requests,
-            self.seed + self.arrivals + _APART * self.turn,
+            self.seed + self.arrivals,
             lambda number, due: chat(endpoint, made[number], DEADLINES, due),
         )
 
@@ -132,8 +111,7 @@ class Volley:
         return self._asked(self.scale.words(self.input_tokens), name, number)
 
     def _asked(self, words: int, name: str, number: int) -> ChatRequest:
-        again = f"/{self.turn}" if self.turn else ""
-        text = self.prompts.text(words, f"{self.seed}/{name}{again}", number)
+        text = self.prompts.text(words, f"{self.seed}/{name}", number)
         return ChatRequest(
             self.model, text, self.output_tokens, salt=self.salt, ignore_eos=self.ignore_eos
         )

@@ -15,18 +15,18 @@ import sys
 import time
 from pathlib import Path
 
-from b200kit.node.client import client_health, engine_metrics, goodput
+from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint, Tally
+from b200kit.node.client.client_health import ClientLimits
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
-from b200kit.node.client.low_load import ROUNDS, LowLoad
+from b200kit.node.client.judgement import STATUS, Evidence, LowLoad
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.client.smoke_result import GpuFigures, SmokeConditions, SmokeResult
-from b200kit.node.client.smoke_verdict import STATUS, ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency import gateway_counters
 from b200kit.node.latency.document import SmokeRun
@@ -138,35 +138,11 @@ class Smoke:
         plan, volley = self.plan, self.volley
         before, waited = await self._scrape(), gateway_counters.delays_ms()
         start = time.perf_counter()
-        self.paths[GATEWAY] = await volley.fire_until(
-            gateway, GATEWAY, plan.requests, self.watch, self._carries
-        )
+        self.paths[GATEWAY] = await volley.fire(gateway, GATEWAY, plan.requests, self.watch)
         wall_ms = (time.perf_counter() - start) * 1000
         self.gateway_wait = gateway_counters.share(waited, gateway_counters.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
-        await self._compare()
-
-    async def _compare(self) -> None:
-        """At all replicas at once, round after round until their comparison says something."""
-        for number in range(ROUNDS):
-            volley = dataclasses.replace(self.volley, turn=number)
-            found = await volley.fire_at(self._directly(), self.plan.direct_requests, self.watch)
-            for name, run in found.items():
-                self.paths[name] = self.paths.get(name, Run(())).and_then(run)
-            compared = self.low_load.comparison(self.paths) if self.low_load else None
-            if compared is None or compared.is_decided:
-                break
-
-    @property
-    def low_load(self) -> LowLoad | None:
-        """What counts as a fault at this load; None where it may be too much for the servers."""
-        if self.any_load:
-            return None
-        return LowLoad(self.plan.replica_slowdown, self.plan.stall_ms)
-
-    def _carries(self, run: Run) -> bool:
-        """Whether requests through the gateway carry the verdict; a sweep weighs them itself."""
-        return self.any_load or goodput.is_decided(run, self.plan.goodput)
+        self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -187,27 +163,32 @@ class Smoke:
             SmokeRun(
                 taken_at=timestamp.now(),
                 path=GATEWAY,
-                paths=self.paths,
-                objective=self.plan.goodput,
-                health=self.watch.health(),
-                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(factor),
-                correctness=self.correctness.problems
-                if self.correctness
-                else ("the correctness check did not run",),
-                server=dataclasses.replace(
-                    self.delta.figures(),
-                    jit_warnings=self.compiled,
-                    gateway_run_delay_share=self.gateway_wait,
-                    other_requests=self.others,
+                evidence=Evidence(
+                    self.paths,
+                    self.plan.goodput,
+                    self.watch.health(),
+                    correctness=self.correctness.problems
+                    if self.correctness
+                    else ("the correctness check did not run",),
+                    server=dataclasses.replace(
+                        self.delta.figures(),
+                        jit_warnings=self.compiled,
+                        gateway_run_delay_share=self.gateway_wait,
+                        other_requests=self.others,
+                    ),
+                    gateway_limit_ms=self.plan.gateway_limit_ms * factor,
+                    limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(factor),
+                    # In a sweep the load may be too much for the servers.
+                    low_load=None
+                    if self.any_load
+                    else LowLoad(self.plan.replica_slowdown, self.plan.stall_ms),
+                    any_load=self.any_load,
+                    golden=self.golden,
                 ),
-                gateway_limit_ms=self.plan.gateway_limit_ms * factor,
                 cpus=self.affinity,
                 load=self.volley.load(),
                 conditions=self.conditions(),
                 gpus=self.gpus,
-                low_load=self.low_load,
-                any_load=self.any_load,
-                golden=self.golden,
             )
         )
 

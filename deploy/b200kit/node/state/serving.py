@@ -96,16 +96,16 @@ class RollingRestartPlan:
 class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
-    Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
+    direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
     golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden/prompts.py.
     prompts: "words", "texts" or a file of this node; prompts_name: with its digest.
     """
 
-    requests: Some = 60
+    requests: Some = 180
     rate: Positive = 6.0
     input_tokens: Some = 128
     output_tokens: Some = 64
-    direct_requests: Some = 24
+    direct_requests: Some = 80
     replica_slowdown: Positive | None = 0.1
     stall_ms: Positive = 1000.0
     golden_tokens: Count = 32

@@ -20,8 +20,8 @@ from b200kit.node.client.golden.ask import Replies
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
+from b200kit.node.client.judgement import ComparedReplica
 from b200kit.node.client.prompts import Scale
-from b200kit.node.client.replicas import Compared
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.node.lib import documents
@@ -188,7 +188,7 @@ DOCUMENTS = (
     GoldenWord("n01", AT, {"tokens": 8}, 2, answers()),
     Forgetting("n01", AT, "ops", "made by a bad driver"),
     QualityComparison("n01", AT, KEY, NEAR, NEAR, {}, {"url": "http://c"}, "texts", 64, "0.32.0"),
-    Compared("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
+    ComparedReplica("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
     Machine("a" * 32, "S1"),
     CorrectnessResult(("no answer",), Scale(1.3, 13.0), False, None),
     SMOKE,

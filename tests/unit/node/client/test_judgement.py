@@ -1,31 +1,47 @@
-"""The smoke verdict: what fails, what invalidates, what passes."""
+"""The rule for a measurement: what fails, what invalidates, what passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from b200kit.node.client import judgement
+from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.replicas import Golden
-from b200kit.node.client.low_load import LowLoad
-from b200kit.node.client.smoke_verdict import (
-    ClientHealth,
-    ClientLimits,
+from b200kit.node.client.judgement import (
+    Evidence,
     GatewayOverhead,
+    GoodputShare,
+    Judgement,
+    LowLoad,
+    compare,
     gateway_overhead,
-    judge,
+    share_of,
 )
+from b200kit.node.client.percentiles import proportion
 from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
 from tests.messages import assert_message
+from tests.subtests import in_subtests
 from tests.unit.node.client import golden_answers
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
 SLO = Objective(ttft_ms=100, tpot_ms=100)
+
+
+def judge(
+    paths: Mapping[str, Run], objective: Objective, health: ClientHealth, **more: Any
+) -> Judgement:
+    """The verdict on these."""
+    given = {name: value for name, value in more.items() if value is not None}
+    return judgement.judge(Evidence(paths, objective, health, **given))
 
 
 def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8) -> RequestRecord:
@@ -363,3 +379,76 @@ def test_gateway_overhead_is_unknown_without_direct_runs() -> None:
 
 def test_no_request_sent_is_a_failure() -> None:
     assert judge({"gateway": Run(())}, SLO, CALM).verdict == "fail"
+
+
+def judged(good: int, of: int, wanted: float = 0.95) -> str:
+    """What so many good requests say."""
+    found = GoodputShare(good, of, wanted)
+    return "fail" if found.is_missed else "pass" if found.is_met else "undecided"
+
+
+@in_subtests(
+    ("good", "of", "word"),
+    [(180, 180, "pass"), (170, 180, "pass"), (169, 180, "undecided"), (161, 180, "fail"),
+     (28, 28, "undecided"), (29, 29, "pass"), (0, 0, "undecided"), (0, 5, "fail")],
+)  # fmt: skip
+def test_what_so_many_good_requests_say(good: int, of: int, word: str) -> None:
+    assert judged(good, of) == word
+
+
+@in_subtests(("good", "of"), [(58, 60), (57, 60), (10, 10), (54, 60), (110, 120)])
+def test_number_that_is_said_to_decide_does_and_is_larger(good: int, of: int) -> None:
+    needed = GoodputShare(good, of, 0.95).needed
+    assert needed is not None
+    assert needed > of
+    assert judged(round(good / of * needed), needed) != "undecided"
+
+
+def test_share_where_no_number_decides_and_where_every_request_is_asked_for() -> None:
+    assert GoodputShare(910, 1000, 0.95).is_missed
+    assert GoodputShare(9, 10, 0.91).needed is not None
+    assert not GoodputShare(60, 60, 1.0).is_met
+    assert GoodputShare(60, 60, 1.0).needed == pytest.approx(299, rel=0.05)
+
+
+def test_failed_request_is_a_miss() -> None:
+    objective = Objective(ttft_ms=100)
+    sound = run().records
+    slow = Run((stream(0, ttft=0.2), *sound[1:]))
+    assert share_of(slow, objective) == GoodputShare(39, 40, 0.95)
+    failed = Run((replace(sound[0], error="HTTP 500"), *sound[1:]))
+    assert share_of(failed, objective).good == 39
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "low", "high"),
+    # scipy.stats.binomtest(hits, trials).proportion_ci(method="exact")
+    [(60, 120, 0.4074, 0.5926), (97, 121, 0.7196, 0.8685), (5, 10, 0.1871, 0.8129)],
+)
+def test_interval_is_the_exact_one(hits: int, trials: int, low: float, high: float) -> None:
+    assert proportion(hits, trials) == pytest.approx((low, high), abs=2e-3)
+
+
+def test_of_two_the_slower_one_is_named_with_its_factor() -> None:
+    exact = {"direct-0": [10.0, 10.1, 9.9] * 8, "direct-1": [13.0, 13.1, 12.9] * 8}
+    found = compare({n: {"tpot": v, "ttft": v} for n, v in exact.items()}, 0.1)
+    assert {each.path for each in found.slower} == {"direct-1"}
+    first = found.slower[0]
+    assert (first.ratio, first.n, first.slower, found.more) == (1.3, 24, True, 0)
+    assert first.margin == pytest.approx(1.1**0.5, abs=1e-3)
+
+
+def test_answers_of_one_token_are_compared_by_the_first() -> None:
+    chance = random.Random(5)
+    paths = {
+        f"direct-{i}": {"tpot": [], "ttft": [chance.gauss(40, 0.4) for _ in range(60)]}
+        for i in range(2)
+    }
+    found = compare(paths, 0.1)
+    assert {each.metric for each in found.compared} == {"ttft"}
+    assert found.more == 0
+
+
+def test_too_few_requests_decide_nothing() -> None:
+    found = compare({f"direct-{i}": {"tpot": [1.0] * 4, "ttft": [1.0] * 4} for i in range(2)}, 0.1)
+    assert (found.compared, found.finds_slowdown, found.more) == ((), None, 1)
