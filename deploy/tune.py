@@ -1,7 +1,7 @@
 """Find the layout for the goal:  pyinfra inventories/prod.py deploy/tune.py -y
 
 On a node that b200.py took live and that has no traffic: each layout that can be is deployed as
-b200.py would, its request rate swept to the goodput knee by our client and `vllm bench serve`; then
+b200.py would, its request rate swept to the goodput knee by our client; then
 the node is put back, and the layout for the goal written as inventory data with its evidence
 (docs/tune.md). Killed at any moment, it goes on at the cell it was at. `--dry` tells what it
 would try and how long that takes at most.

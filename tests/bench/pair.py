@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.latency import vllm_bench
 from tests.bench import wire
 from tests.bench.sent import METRICS, Document, Sent, beyond, median, sent
 from tests.e2e.driving import ROOT
@@ -45,14 +44,13 @@ class Pair:
     """The clients of both kinds.
 
     ours, theirs: what to put before their commands, to be where the server is. engine: vLLM's
-    directory. source: its benchmarks/serve.py. model: its files, for the tokenizer. seen, out: one
+    directory. model: its files, for the tokenizer. seen, out: one
     file, for us and for theirs.
     """
 
     ours: Sequence[str]
     theirs: Sequence[str]
     engine: str
-    source: str
     model: str
     key: str
     seen: Path
@@ -66,16 +64,28 @@ class Pair:
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:
-        """vLLM's as the tuner runs it, real-time as ours is, with every request in the result."""
-        ask = vllm_bench.Ask(
-            url, MODEL, self.model, RATE, REQUESTS, PROMPT - TEMPLATE, TOKENS,
-            secrets.randbelow(1 << 31), f"bench-{secrets.token_hex(6)}",
-            {"ttft_ms": 100, "tpot_ms": 100}, self.out,
-        )  # fmt: skip
+        """vLLM's as docs/measure.md has it, real-time as ours is, with every request in the result."""
+        words = f"""
+            --backend openai-chat --endpoint /v1/chat/completions --base-url {url} --model {MODEL}
+            --tokenizer {self.model} --dataset-name random --random-input-len {PROMPT - TEMPLATE}
+            --random-output-len {TOKENS} --ignore-eos --temperature 0 --request-rate {RATE}
+            --num-prompts {REQUESTS} --seed {secrets.randbelow(1 << 31)} --num-warmups 2
+            --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,95,99
+            --goodput ttft:100 tpot:100 --ready-check-timeout-sec 60 --disable-tqdm
+            --save-result --save-detailed --result-filename {self.out}"""
+        salt = json.dumps({"cache_salt": f"bench-{secrets.token_hex(6)}"})
         around = ["HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONUNBUFFERED=1"]
         run = ["chrt", "-R", "-r", "1", f"{self.engine}/bin/vllm", "bench", "serve"]
-        words = [*vllm_bench.arguments(ask, self.source), "--save-detailed"]
-        return [*self.theirs, "env", *around, f"OPENAI_API_KEY={self.key}", *run, *words]
+        return [
+            *self.theirs,
+            "env",
+            *around,
+            f"OPENAI_API_KEY={self.key}",
+            *run,
+            *words.split(),
+            "--extra-body",
+            salt,
+        ]
 
     def both(self, port: int, notes: Path) -> Seen:
         """Both at once; ours starts when theirs says that its load begins."""

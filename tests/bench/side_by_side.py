@@ -48,7 +48,6 @@ def pair_of() -> Pair:
         ours=["nsenter", f"--target={process}", "-n", "--"],
         theirs=["nsenter", *hosts.enter_arguments(NODE), "--"],
         engine=engine,
-        source=on(NODE, f"cat {engine}/lib/python*/site-packages/vllm/benchmarks/serve.py"),
         model=on(NODE, "dirname /srv/models/*/*/tokenizer.json"),
         key=lab_paths().api_key.read_text().strip(),
         seen=Path(f"/proc/{process}/root{OUT}"),

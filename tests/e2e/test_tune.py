@@ -84,7 +84,6 @@ def test_each_cell_is_measured_once_whatever_killed_the_run(
     assert before[-1] == (2, 8)
     found = resumed.host(NODE)["tuning"]
     assert {(c["layout"]["tensor_parallel"], c["rate"]) for c in found["cells"]} >= set(done)
-    assert all("unmeasured" in cell["bench"] for cell in found["cells"])
 
 
 def cells(lines: list[AnyLine]) -> list[CellLine]:

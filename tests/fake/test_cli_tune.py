@@ -12,7 +12,6 @@ from tests.fake.machine import measured
 from tests.messages import assert_message
 
 TUNE = {"layouts": ["configured", "A", "Z"], "requests": 60, "seconds": 1, "resolution": 0.5}
-BENCH = {"figures": {"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5}, "command": ["vllm", "bench"]}
 
 
 @pytest.fixture
@@ -26,7 +25,6 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     machine.answers = {
         r"measure .*--rate 8 ": (False, answer(good=12)),
         r"measure .*--rate ": (True, answer(good=60)),
-        r"bench .*--rate ": (True, json.dumps(BENCH)),
     }
     machine.log.clear()
     machine.save()
@@ -57,7 +55,6 @@ def test_dry_run_tells_it_and_a_run_does_it_and_puts_the_node_back(fleet: Fleet)
         (name, rate) for name in ("configured", "A") for rate in (4, 8, 5.66)
     ]
     assert [one["knee"]["rate"] for one in found["knees"]] == [5.66] * 2
-    assert found["cells"][0]["bench"] == BENCH
     assert found["chosen"]["layout"]["names"] == ["configured"]
     assert "tensor_parallel = 4\n" in run.report
     assert "# Why: goal latency" in run.report

@@ -14,7 +14,6 @@ COMMANDS = {
     "bring-up": "b200kit.node.fabric.bring_up:main",
     "warm": "b200kit.node.serving.warmup.hook:main",
     "measure": "b200kit.node.latency.smoke:main",
-    "bench": "b200kit.node.latency.vllm_bench:main",
     "ask": "b200kit.node.client.question:main",
     "correctness-check": "b200kit.node.client.correctness:main",
     "agent": "b200kit.node.agent.loop:main",

@@ -1,9 +1,9 @@
 """What a tuning is made of: layouts, loads, cells, the document they end up in, and their file.
 
-A *cell* is one layout under one load at one request rate, measured once by each client. Cells are
-stored as lines, one file a node beside the records; all else follows from them. A line is on the
-disk before `append` returns (b200kit/run/jsonl.py), so that a killed run loses no more than the
-cell it was at. A torn line is skipped. Nothing is rewritten.
+A *cell* is one layout under one load at one request rate, measured once. Cells are stored as lines,
+one file a node beside the records; all else follows from them. A line is on the disk before
+`append` returns (b200kit/run/jsonl.py): a killed run loses the cell it was at, no more.
+A torn line is skipped. Nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.latency.vllm_bench import BenchFigures
-from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import LARGE, Malformed, structure, unstructure
 from b200kit.node.state.view import Unmeasured
 from b200kit.records.conditions import FIELDS, Role, RunConditions, value_of
@@ -26,7 +24,6 @@ from b200kit.records.goodput_knee import Knee, Point, Sweep, knee
 from b200kit.run import jsonl
 from b200kit.run.places import home
 
-METRICS = ("ttft", "tpot", "itl", "e2el")
 KEYS = (
     "replicas", "tensor_parallel", "data_parallel", "expert_parallel", "max_num_batched_tokens",
     "max_num_seqs",
@@ -122,12 +119,9 @@ def _plain(value: object) -> object:
     return {"unmeasured": True} if isinstance(value, Unmeasured) else value
 
 
-_NOT_MEASURED = Unmeasured("not measured")
-
-
 @dataclass(frozen=True)
 class TuningCell:
-    """A layout under a load at a rate (requests/s), measured once by each client.
+    """A layout under a load at a rate (requests/s), measured once.
 
     rate: None where none was tried. ours: None where our client has no result. started, ended:
     empty where nothing began.
@@ -139,7 +133,6 @@ class TuningCell:
     status: Literal["done", "failed", "skipped"]
     why: str = ""
     ours: SmokeResult | None = None
-    bench: Unmeasured | BenchFigures = _NOT_MEASURED
     started: str = ""
     ended: str = ""
 
@@ -157,27 +150,6 @@ class TuningCell:
         main = self.ours.main
         good = round(main.goodput_share * main.num_prompts)
         return Point(rate, good, main.num_prompts, main.failed, main.request_goodput)
-
-    @property
-    def difference(self) -> dict[str, float]:
-        """How far the medians of `vllm bench serve` are from ours, as a share of ours."""
-        found: dict[str, float] = {}
-        if self.ours is None or isinstance(self.bench, Unmeasured):
-            return found
-        for metric in METRICS:
-            mine, other = self.ours.main.latency(metric).p50_ms, self.bench.median_ms(metric)
-            if mine and other is not None:
-                found[metric] = round(other / mine - 1, 4)
-        return found
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it took; None where it does not say."""
-        try:
-            began, ended = map(timestamp.parse, (self.started, self.ended))
-        except ValueError:
-            return None
-        return (ended - began).total_seconds()
 
 
 def fault(ours: SmokeResult) -> str:

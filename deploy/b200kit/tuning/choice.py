@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.client.formulas import PathFigures
-from b200kit.node.state.view import Unmeasured
 from b200kit.records.goodput_knee import Sweep
 from b200kit.records.tuning import ChoiceEvidence, Layout, LayoutChoice, TuningCell, knees
 from b200kit.tuning.candidates import CONFIGURED
@@ -27,14 +26,13 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class LayoutResult:
-    """What a layout came to: a figure, its interval, where it is from, and what stands beside."""
+    """What a layout came to: a figure, its interval, where it is from."""
 
     layout: Layout
     value: float
     low: float
     high: float
     words: str
-    beside: str = ""
 
 
 def choose(goal: str, workload: str, cells: Sequence[TuningCell], sweep: Sweep) -> LayoutChoice:
@@ -53,7 +51,7 @@ def choose(goal: str, workload: str, cells: Sequence[TuningCell], sweep: Sweep) 
         taken.layout,
         _why(goal, taken, ranked, alike),
         tuple(str(one.layout) for one in alike if one is not taken),
-        tuple(ChoiceEvidence(one.layout, one.words + one.beside) for one in ranked),
+        tuple(ChoiceEvidence(one.layout, one.words) for one in ranked),
     )
 
 
@@ -73,9 +71,7 @@ def _latency(cell: TuningCell, main: PathFigures) -> LayoutResult | None:
     low, high = (value if end is None else end for end in main.e2el.p50_ci95_ms or (None, None))
     count = main.completed
     words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell.rate:g}/s"
-    other = None if isinstance(cell.bench, Unmeasured) else cell.bench.median_ms("e2el")
-    beside = "" if other is None else f"; vllm bench serve {other:.1f} ms"
-    return LayoutResult(cell.layout, value, low, high, words, beside)
+    return LayoutResult(cell.layout, value, low, high, words)
 
 
 def _by_knee(cells: Sequence[TuningCell], sweep: Sweep) -> list[LayoutResult]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from b200kit.catalog import shipped
@@ -54,7 +53,6 @@ class Plan:
     refused: list[RefusedLayout]
     sweep: Sweep
     load: Load
-    bench: bool
     system: str
     folder: Path
     lines: list[AnyLine] = field(default_factory=list)
@@ -111,41 +109,35 @@ class Plan:
             tuple(self.refused),
         )
 
-    def pace(self) -> Pace:
-        """By what this load took so far, on whatever layout."""
-        keys = {self.key(c.layout, load) for c in self.candidates for load in self.workloads}
-        every = [*self.lines, *self.fresh]
-        lines = [one for one in every if isinstance(one, LayoutLine) or one.key in keys]
-        return Pace.observed(lines, self.load, self.sweep, self.bench)
-
     def left_s(self, now: Layout | None = None) -> float:
         """Seconds until the end, at most; the current layout needs no change any more."""
-        pace = self.pace()
-        return sum(self.layout_s(c.layout, pace, c.layout == now) for c in self.candidates)
+        return sum(self.layout_s(c.layout, c.layout == now) for c in self.candidates)
 
-    def layout_s(self, layout: Layout, pace: Pace, here: bool = False) -> float:
-        """Seconds that a layout takes still, at most."""
+    def layout_s(self, layout: Layout, here: bool = False) -> float:
+        """Seconds that a layout takes still, at most: each cell as long as one at its first rate.
+
+        Rates below the first, which only a layout that is too slow gets, take longer.
+        """
         if not self.open(layout):
             return 0.0
-        sweeps = [
-            pace.sweep(self.load, self.sweep, self.bench, len(self.cells(layout, workload)))
+        cell_s = CELL_S + self.load.count(self.sweep.first) / self.sweep.first
+        cells = sum(
+            max(0, self.sweep.cells - len(self.cells(layout, workload)))
             for workload in self.workloads
             if self.next_rate(layout, workload) is not None
-        ]
-        return sum(sweeps) + (0.0 if here else pace.switch_s)
+        )
+        return cells * cell_s + (0.0 if here else SWITCH_S)
 
     def describe(self, layout: Layout) -> str:
         """What is to be done with a layout, for a person."""
-        pace = self.pace()
         done = sum(len(self.cells(layout, workload)) for workload in self.workloads)
         most = self.sweep.cells * len(self.workloads)
         loads = ", ".join(f"{w.name} {w.input_tokens}/{w.output_tokens}" for w in self.workloads)
         progress = f"{done} cells done, " if done else ""
-        clients = "each by both clients, " if self.bench else ""
         return (
             f"tune {layout}: {progress}up to {most} cells of {loads} from {self.sweep.first:g}/s, "
-            f"{clients}{self.load.count(self.sweep.first)} requests or more: "
-            f"at most about {total([self.layout_s(layout, pace)])}"
+            f"{self.load.count(self.sweep.first)} requests or more: "
+            f"at most about {total([self.layout_s(layout)])}"
         )
 
 
@@ -172,7 +164,6 @@ def for_node(node: Node, parse: Parse) -> Plan:
         refused=[*refused, *strange],
         sweep=_sweep(spec),
         load=Load(keys.requests, keys.seconds, spec.smoke.ttft_ms, spec.smoke.tpot_ms),
-        bench=keys.bench,
         system=system(node),
         folder=folder,
         lines=_read(folder, node.name),
@@ -211,51 +202,8 @@ def _serving(spec: NodeSpec) -> Mapping[str, Any]:
 
 
 # Inferred: what a cell takes besides its load (correctness, uncounted and direct requests,
-# commands), what `vllm bench serve` takes to start (6.2 s measured, docs/measure.md), and how long
-# a layout takes to be warm on a node whose kernels are compiled already.
-CELL_S, BENCH_S, SWITCH_S = 8.0, 12.0, 240.0
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Seconds that a change of layout and a cell beside its load take; cells a sweep takes."""
-
-    switch_s: float
-    beside_s: float
-    cells: float
-
-    @classmethod
-    def observed(cls, lines: Sequence[AnyLine], load: Load, sweep: Sweep, bench: bool) -> Pace:
-        """By the lines so far, and the guesses where they say nothing."""
-        switches = [one.seconds for one in lines if isinstance(one, LayoutLine) and not one.why]
-        cells = [one.cell for one in lines if isinstance(one, CellLine)]
-        besides = [
-            took - _loads(load, cell.rate, bench)
-            for cell in cells
-            if cell.rate and cell.status == "done" and (took := cell.seconds) is not None
-        ]
-        guess = CELL_S + (BENCH_S if bench else 0)
-        return cls(
-            mean(switches) if switches else SWITCH_S,
-            max(0.0, mean(besides)) if besides else guess,
-            float(sweep.cells),
-        )
-
-    def cell(self, load: Load, rate: float, bench: bool) -> float:
-        """Seconds of a cell."""
-        return self.beside_s + _loads(load, rate, bench)
-
-    def sweep(self, load: Load, sweep: Sweep, bench: bool, done: int = 0) -> float:
-        """Seconds of what is left of a sweep, at most: each cell as long as one at its first rate.
-
-        Rates below the first, which only a layout that is too slow gets, take longer.
-        """
-        return max(0.0, self.cells - done) * self.cell(load, sweep.first, bench)
-
-
-def _loads(load: Load, rate: float, bench: bool) -> float:
-    """Seconds for which a cell sends: once by each client."""
-    return load.count(rate) / rate * (2 if bench else 1)
+# commands), and how long a layout takes to be warm where its kernels are compiled already.
+CELL_S, SWITCH_S = 8.0, 240.0
 
 
 def total(parts: Iterable[float]) -> str:

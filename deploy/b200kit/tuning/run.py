@@ -13,14 +13,11 @@ import logging
 import re
 import time
 from dataclasses import replace
-from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.node.lib import timestamp
 from b200kit.node.state import drift
-from b200kit.node.state.view import Unmeasured
 from b200kit.operations import observe
 from b200kit.records import tuning as cells
 from b200kit.records.tuning import CellLine, Layout, LayoutLine, TuningCell, Workload
@@ -157,7 +154,7 @@ class Tuning:
         return self.node
 
     def _cell(self, layout: Layout, workload: Workload, rate: float) -> None:
-        """Measure one cell with both clients and keep it. Raises RemoteError."""
+        """Measure one cell and keep it. Raises RemoteError."""
         plan, node, started = self._planned(), self.node, timestamp.now()
         requests = plan.load.count(rate)
         options = (
@@ -169,39 +166,21 @@ class Tuning:
         asked = f"measure --config {serving.SERVING} {asked}"
         ours = remote.measured(SmokeResult, node.connected().attempt_program(asked, timeout=limit))
         why = cells.fault(ours)
-        bench = Unmeasured(why) if why else self._bench(options, limit)
         cell = TuningCell(
             layout, workload.name, rate, "failed" if why else "done", why,
-            replace(ours.without_series(), direct={}), bench, started, timestamp.now(),
+            replace(ours.without_series(), direct={}), started, timestamp.now(),
         )  # fmt: skip
         plan.add(CellLine(plan.key(layout, workload), cell))
         node.record.tuning = plan.result()
         self._say(cell)
-
-    def _bench(self, options: str, limit: int) -> Unmeasured | BenchFigures:
-        """What `vllm bench serve` says, or why it says nothing."""
-        if not self._planned().bench:
-            return Unmeasured("tune.bench is off")
-        node = self.node
-        kind: Any = Unmeasured | BenchFigures
-        where = f"--engine {serving.engine_dir(node)} --model {serving.model_dir(node)}"
-        asked = f"bench --config {serving.SERVING} {where} {options}"
-        try:
-            done = node.connected().attempt_program(asked, timeout=limit)
-            found: Unmeasured | BenchFigures = remote.measured(kind, done)
-        except RemoteError as error:
-            return Unmeasured(f"`vllm bench serve`: {error}")
-        return found
 
     def _say(self, cell: TuningCell) -> None:
         """One line a cell: what came of it, and how long the rest takes at most."""
         plan, found = self._planned(), cell.point
         verdict = found.verdict(plan.sweep.share)
         figures = f"{found.good} of {found.of} good" if found.good is not None else cell.why
-        both = ", ".join(f"{k} {v:+.0%}" for k, v in cell.difference.items())
-        other = f"; vllm bench serve: P50 {both}" if both else ""
         left = total([plan.left_s(self.here)])
-        text = f"{cell.layout}: {cell.workload} {cell.rate:g}/s {verdict}: {figures}{other}"
+        text = f"{cell.layout}: {cell.workload} {cell.rate:g}/s {verdict}: {figures}"
         self.node.say("tune", f"{text}; at most about {left} left")
 
     def _plan_choice(self, node: Node) -> list[Change]:
@@ -245,5 +224,5 @@ def _layout_line(layout: Layout, seconds: float, why: str = "") -> LayoutLine:
 
 def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> CellLine:
     now, rate = timestamp.now(), plan.next_rate(layout, workload)
-    cell = TuningCell(layout, workload.name, rate, "failed", why, None, Unmeasured(why), now, now)
+    cell = TuningCell(layout, workload.name, rate, "failed", why, None, now, now)
     return CellLine(plan.key(layout, workload), cell)

@@ -12,14 +12,11 @@ from b200kit.catalog import load as catalogue
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.records import tuning
 from b200kit.records.goodput_knee import Sweep
 from b200kit.records.tuning import (
-    CellLine,
     Layout,
     LayoutChoice,
-    LayoutLine,
     Load,
     RefusedLayout,
     TuningCell,
@@ -28,7 +25,7 @@ from b200kit.records.tuning import (
 )
 from b200kit.tuning import candidates, fragment, plan
 from b200kit.tuning.choice import choose
-from b200kit.tuning.plan import Pace, total
+from b200kit.tuning.plan import total
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
@@ -196,14 +193,6 @@ def test_rate_is_held_long_enough_for_a_queue_to_build_up() -> None:
     assert [LOAD.count(rate) for rate in (1.0, 4.0, 6.0, 64.0)] == [120, 120, 120, 1280]
 
 
-def test_difference_of_the_clients_is_told_where_both_measured() -> None:
-    medians: dict[str, Any] = smoke_results.medians({"ttft": 50.0, "itl": 10.0, "tpot": None})
-    one = cell(TWO, 4.0, **medians)
-    bench = BenchFigures({"p50_ttft_ms": 51.0, "median_tpot_ms": 9.0}, ())
-    assert replace(one, bench=bench).difference == {"ttft": 0.02}
-    assert one.difference == {}
-
-
 # The choice.
 
 
@@ -270,16 +259,7 @@ def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
 # Time and words.
 
 
-def test_time_is_guessed_from_the_parameters_and_then_learnt() -> None:
-    sweep = Sweep(cells=4)
-    guessed = Pace.observed([], LOAD, sweep, bench=True)
-    assert guessed.cell(LOAD, 4.0, bench=True) == 20 + 60
-    times = ("2026-11-22T00:00:00Z", "2026-11-22T00:01:05Z")
-    line = CellLine("k", replace(cell(TWO, 4.0), started=times[0], ended=times[1]))
-    change = LayoutLine(TWO, 30.0, times[0])
-    learnt = Pace.observed([line, change], LOAD, sweep, bench=True)
-    assert (learnt.switch_s, learnt.beside_s) == (30, 5)
-    assert learnt.sweep(LOAD, sweep, bench=True, done=1) == 3 * 65
+def test_time_is_said_as_a_person_does() -> None:
     assert [total([s]) for s in (40, 700, 11_100)] == ["40 s", "12 m", "3 h 05 m"]
 
 

@@ -17,8 +17,8 @@ from b200kit.records import tuning as core_tuning
 from b200kit.records.goodput_knee import Sweep
 from b200kit.report.charts.chart import SHAPES, Axis, Chart, linear, marks, names, near, spanning
 from b200kit.report.charts.latency_charts import distributions, over_time
-from b200kit.report.charts.tuning_charts import SHADES, heats, sweeps
 from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
+from b200kit.report.charts.tuning_charts import sweeps
 from b200kit.report.content.nodes import fleet
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.html.figure import Figure
@@ -158,33 +158,6 @@ def test_without_times_there_is_no_picture_and_the_page_says_so(entries: object)
     assert "does not hold when each request was sent" in found.text
 
 
-def test_matrix_has_a_cell_for_each_layout_and_measure_with_its_figure() -> None:
-    found = heats(tuned(pages.tuning()))
-    assert [heat.title for heat in found] == ["at the knee, workload A", "at the knee, workload C"]
-    rows = [{layout: spots for layout, _, spots in heat.rows} for heat in found]
-    assert [row["TP2 x 4, 2048 tokens, 8 seqs (B)"][0].text for row in rows] == ["12", "8"]
-    for heat in found:
-        assert heat.columns == ("goodput, requests/s", "TTFT P50, ms", "TPOT P50, ms")
-        assert [chosen for _, chosen, _ in heat.rows].count(True) == 1
-        for column, better in enumerate((max, min, min)):
-            spots = [row[2][column] for row in heat.rows if row[2][column].shade]
-            best = better(float(spot.text) for spot in spots)
-            assert all((float(spot.text) == best) == spot.best for spot in spots)
-            assert all(spot.shade == SHADES for spot in spots if spot.best)
-            assert all(1 <= spot.shade <= SHADES and 0 < spot.bar <= 100 for spot in spots)
-
-
-def test_cell_without_a_figure_says_what_became_of_it() -> None:
-    document = pages.tuning()
-    found = [heat.rows[2][2][0] for heat in heats(tuned(document))]
-    assert [(spot.text, spot.shade) for spot in found] == [("4", 1), ("failed", 0)]
-    for cell in document["cells"]:
-        cell |= {"ours": None, "status": "failed"}
-    blank = [spot for heat in heats(tuned(document)) for r in heat.rows for spot in r[2]]
-    assert {spot.shade for spot in blank} == {0}
-    assert "0" not in {spot.text for spot in blank}
-
-
 def test_sweep_marks_the_knee_where_the_document_has_it() -> None:
     tuning = tuned(pages.tuning())
     one, two = sweeps(tuning)
@@ -208,17 +181,15 @@ def test_more_layouts_than_can_be_told_apart_are_left_to_the_table() -> None:
     assert len(all_cells(tuned(document)).rows) == 120
 
 
-def test_every_cell_is_in_figures_with_both_clients() -> None:
+def test_every_cell_is_in_figures() -> None:
     tuning = tuned(pages.tuning())
     rows = all_cells(tuning).rows
     first = rows[0]
     assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (configured/A)", "A", "2", "done", "2")
     assert first[5] == "100 %"
-    assert re.fullmatch(r"\d+\.\d", first[10])
     failed = next(row for row in rows if row[3].startswith("failed"))
     assert_message(failed[3])
     assert set(failed[4:10]) == {"-"}
-    assert any("is not on the node" in row[10] for row in rows)
     assert [row[2] for row in all_knees(tuning).rows][:2] == ["12", "12"]
 
 
@@ -226,7 +197,6 @@ def test_tuning_is_shown_with_its_choice_and_what_was_not_tried() -> None:
     found = page(n=records.live(tuning=pages.tuning()))
     for words in ("highest knee of those", "surely good to 12/s", "not tried: F", "9 knees"):
         assert words in found.text, words
-    assert classes(found)["heat"] == 2
     assert "Tuning" not in page(n=records.live()).text
 
 

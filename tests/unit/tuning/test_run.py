@@ -13,9 +13,6 @@ import pytest
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.latency.vllm_bench import BenchFigures
-from b200kit.node.lib.documents import unstructure
-from b200kit.node.state.view import Unmeasured
 from b200kit.records import tuning as store
 from b200kit.records.tuning import TuningResult
 from b200kit.run import jsonl
@@ -28,7 +25,6 @@ from tests.unit import nodes
 from tests.unit.specs import CATALOGUE, data
 
 TUNE = Tune(layouts=("configured",), requests=60, seconds=1.0, resolution=0.5)
-BENCH = BenchFigures({"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5}, ("vllm", "bench", "serve"))
 
 
 def answer(good: int, **changes: Any) -> str:
@@ -41,7 +37,6 @@ def answer(good: int, **changes: Any) -> str:
 GOOD_BELOW_8 = {
     r"measure .*--rate (8|16) ": (False, answer(12)),
     r"measure .*--rate ": (True, answer(60)),
-    r"bench .*--rate ": (True, json.dumps(unstructure(BENCH))),
 }
 
 
@@ -93,15 +88,12 @@ def rates(machine: Machine) -> list[str]:
     return re.findall(r"measure .*--rate (\S+)", "\n".join(machine.log))
 
 
-def test_each_layout_is_swept_by_both_clients(live: tuple[Node, Machine]) -> None:
+def test_each_layout_is_swept(live: tuple[Node, Machine]) -> None:
     node, machine = live
     found = tune(node, layouts=("configured", "A", "C"))
     cells = [(cell.layout.name, cell.rate) for cell in found.cells]
     assert cells == [(name, rate) for name in ("configured", "A", "C") for rate in (4, 8, 5.66)]
-    assert len(machine.ran(r"bench .*--rate ")) == 9
-    assert "--engine /opt/vllm/" in machine.ran(r"bench ")[0]
-    assert found.cells[0].bench == BENCH
-    assert found.cells[0].difference == {"ttft": 0.1, "e2el": 0.01}
+    assert len(rates(machine)) == 9
     assert [(one.knee.rate, one.knee.high) for one in found.knees] == [(5.66, 8)] * 3
 
 
@@ -212,7 +204,6 @@ def test_client_that_starves_is_asked_twice_and_nothing_is_chosen(
     ]  # fmt: skip
     assert found.knees[0].knee.rate is None
     assert found.chosen.layout is None
-    assert not machine.ran(r"bench ")
 
 
 def test_layout_that_does_not_get_warm_is_a_result_and_the_next_is_tried(
@@ -242,21 +233,6 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     assert rates(machine) == []
     # Stopped once for the layout's GPUs, once for those of the configured layout.
     assert len(machine.ran(r"systemctl stop .*vllm@1")) == 2
-
-
-def test_bench_that_is_not_there_is_unmeasured_and_our_figures_stand(
-    live: tuple[Node, Machine],
-) -> None:
-    node, machine = live
-    reason = "this engine has no `vllm bench serve`"
-    machine.answers[r"bench .*--rate "] = (True, json.dumps({"unmeasured": reason}))
-    cells = tune(node).cells
-    assert {cell.bench for cell in cells} == {Unmeasured(reason)}
-    assert [cell.difference for cell in cells] == [{}] * 3
-    machine.log.clear()
-    off = tune(node, bench=False, requests=70).cells
-    assert off[0].bench == Unmeasured("tune.bench is off")
-    assert not machine.ran(r"bench ")
 
 
 def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(

@@ -32,5 +32,3 @@ class Tune(Keys):
     """rates of one sweep, at most"""
     prompts: Literal["words", "smoke"] = "words"
     """random words, as `vllm bench serve` sends them, or "smoke": what the smoke test sends"""
-    bench: bool = True
-    """measure each rate with `vllm bench serve`, too, where there is one"""

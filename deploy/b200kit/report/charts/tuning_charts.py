@@ -1,88 +1,14 @@
-"""The tuning matrix: a heat map of the layouts at their knees, and goodput against the rate.
-
-The map is a table, so that it is its own figures; the best of a column is named, no colour is
-needed.
-"""
+"""A tuning: goodput against the rate, a line a layout."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from b200kit.records.goodput_knee import Knee
 from b200kit.report.charts.chart import Chart, Point, linear
-from b200kit.report.content.tuning import Measure, Tuning, figure, goodput, whole
-from b200kit.report.document import milliseconds
+from b200kit.report.content.tuning import Tuning, figure, goodput, whole
 from b200kit.report.html.figure import Figure
 
-SHADES = 5
 SHAPES = ("dot", "square", "triangle", "diamond", "plus")
 """A layout each in one picture; the others are in the table."""
-_MEASURES: dict[str, Measure] = {
-    "goodput, requests/s": goodput,
-    "TTFT P50, ms": lambda main: main.ttft.p50_ms,
-    "TPOT P50, ms": lambda main: main.tpot.p50_ms,
-}
-
-
-class Spot(NamedTuple):
-    """One cell: shade 1 (worst) to SHADES, 0 for no figure; bar in percent of the column's most."""
-
-    text: str
-    note: str = ""
-    shade: int = 0
-    bar: float = 0.0
-    best: bool = False
-
-
-class Heat(NamedTuple):
-    """One workload's map: columns, and rows of (layout, whether it is the chosen one, cells)."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, bool, tuple[Spot, ...]]]
-
-
-def heats(tuning: Tuning) -> list[Heat]:
-    """Return a map a workload, with a measure a column."""
-    maps = []
-    for workload in tuning.workloads:
-        columns = [_column(tuning, measure, workload) for measure in _MEASURES.values()]
-        rows = [
-            (layout, layout == tuning.chosen, tuple(column[layout] for column in columns))
-            for layout in tuning.layouts
-        ]
-        maps.append(Heat(f"at the knee, workload {workload}", tuple(_MEASURES), rows))
-    return maps
-
-
-def _column(tuning: Tuning, measure: Measure, workload: str) -> dict[str, Spot]:
-    """Return a column's cells by layout; each column is shaded on its own."""
-    best = {layout: tuning.best(layout, workload) for layout in tuning.layouts}
-    values = {layout: figure(cell, measure) for layout, cell in best.items()}
-    known = [value for value in values.values() if value is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    more = measure is goodput
-    spots = {}
-    for layout, cell in best.items():
-        value = values[layout]
-        if cell is None or value is None:
-            spots[layout] = Spot(_missing(tuning, layout, workload))
-            continue
-        good = abs(value - (low if more else high)) / (high - low) if high > low else 1.0
-        spots[layout] = Spot(
-            text=whole(value) if more else milliseconds(value),
-            note="all at once" if cell.rate is None else f"at {whole(cell.rate)}/s",
-            shade=1 + min(int(good * SHADES), SHADES - 1),
-            bar=100 * value / high if high > 0 else 0.0,
-            best=value == (high if more else low),
-        )
-    return spots
-
-
-def _missing(tuning: Tuning, layout: str, workload: str) -> str:
-    """Return why there is no figure: what became of the cells there."""
-    states = dict.fromkeys(cell.status for cell in tuning.cells(layout, workload))
-    return ", ".join("unmeasured" if state == "done" else state for state in states) or "not run"
 
 
 def sweeps(tuning: Tuning) -> list[Figure]:

@@ -73,15 +73,6 @@ class Tuning:
         """Return the cells of a layout under a load."""
         return [c for c in self.of.cells if (str(c.layout), c.workload) == (layout, workload)]
 
-    def best(self, layout: str, workload: str) -> TuningCell | None:
-        """Return the cell at the knee, else the measured one with the most goodput."""
-        measured = [cell for cell in self.cells(layout, workload) if cell.is_done]
-        rate = self.knee(layout, workload).rate
-        at = [cell for cell in measured if rate is not None and cell.rate == rate]
-        return next(iter(at), None) or max(
-            measured, key=lambda cell: figure(cell, goodput) or 0.0, default=None
-        )
-
 
 def goodput(main: PathFigures) -> float | None:
     """Good requests a second."""
@@ -104,7 +95,7 @@ def tuning_of(host: object) -> Unmeasured | Tuning:
 
 
 _HEAD = ("layout", "workload", "rate", "status", "goodput", "of the rate", "TTFT P50", "TTFT P95",
-         "TPOT P50", "TPOT P95", "bench: TTFT P50", "bench: TPOT P50")  # fmt: skip
+         "TPOT P50", "TPOT P95")  # fmt: skip
 _TIMES: tuple[Measure, ...] = (
     lambda main: main.ttft.p50_ms, lambda main: main.ttft.p95_ms,
     lambda main: main.tpot.p50_ms, lambda main: main.tpot.p95_ms,
@@ -112,7 +103,7 @@ _TIMES: tuple[Measure, ...] = (
 
 
 def all_cells(tuning: Tuning) -> Table:
-    """Return every cell in figures: our client's, then those of ``vllm bench serve``."""
+    """Return every cell in figures."""
     rows = []
     for cell in tuning.of.cells:
         knee, good = tuning.knee(str(cell.layout), cell.workload), figure(cell, goodput)
@@ -121,12 +112,9 @@ def all_cells(tuning: Tuning) -> Table:
             status = f"{cell.status}, the knee"
         share = "-" if good is None or not cell.rate else f"{100 * good / cell.rate:.0f} %"
         times = [milliseconds(figure(cell, measure)) for measure in _TIMES]
-        bench = [str(cell.bench), "-"]
-        if not isinstance(cell.bench, Unmeasured):
-            bench = [milliseconds(cell.bench.median_ms(metric)) for metric in ("ttft", "tpot")]
         rate = "-" if cell.rate is None else whole(cell.rate)
         place = (str(cell.layout), cell.workload, rate, status)
-        rows.append((*place, _rate(good), share, *times, *bench))
+        rows.append((*place, _rate(good), share, *times))
     return Table(_HEAD, tuple(rows), f"{len(rows)} cells in figures (requests/s and ms)")
 
 

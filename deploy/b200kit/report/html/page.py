@@ -10,7 +10,7 @@ from b200kit.node.state.verdict import Status
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.chart import SHAPES, marks
 from b200kit.report.charts.latency_charts import distributions, over_time
-from b200kit.report.charts.tuning_charts import Heat, heats, sweeps
+from b200kit.report.charts.tuning_charts import sweeps
 from b200kit.report.content import facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
@@ -42,10 +42,9 @@ from b200kit.report.shown import shown
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The section "tuning": what was found, its maps, its sweeps, every cell."""
+    """The section "tuning": what was found, its sweeps, every cell."""
 
     of: Tuning
-    heats: list[Heat]
     sweeps: list[Figure]
     tables: tuple[Table, ...]
 
@@ -146,7 +145,7 @@ def _facts(host: object, graph: Topology) -> Pairs:
 def _tuned(found: Unmeasured | Tuning) -> Tuned | None:
     if isinstance(found, Unmeasured):
         return None
-    return Tuned(found, heats(found), sweeps(found), (all_knees(found), all_cells(found)))
+    return Tuned(found, sweeps(found), (all_knees(found), all_cells(found)))
 
 
 def _signs() -> dict[str, str]:

@@ -23,7 +23,6 @@ from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.judgement import ComparedReplica
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
-from b200kit.node.latency.vllm_bench import BenchFigures
 from b200kit.node.lib import documents
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed, unstructure
@@ -137,8 +136,7 @@ SMOKE = smoke_results.result(
 RECORD = runs.kept([runs.run(number) for number in range(6)])
 LAYOUT = Layout(2, 4, 1, False, 2048, 8, ("configured", "B"))
 CELL = TuningCell(
-    LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(),
-    BenchFigures({"p50_ttft_ms": 1.5, "backend": "x"}, ("vllm", "bench")), AT, AT,
+    LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(), AT, AT,
 )  # fmt: skip
 PROOF = issue(
     None, [Evidence("look", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
