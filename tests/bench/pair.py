@@ -64,7 +64,7 @@ class Pair:
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:
-        """vLLM's as docs/measure.md has it, real-time as ours is, with every request in the result."""
+        """vLLM's as docs/measure.md has it, real-time as ours, every request in the result."""
         words = f"""
             --backend openai-chat --endpoint /v1/chat/completions --base-url {url} --model {MODEL}
             --tokenizer {self.model} --dataset-name random --random-input-len {PROMPT - TEMPLATE}
@@ -76,16 +76,8 @@ class Pair:
         salt = json.dumps({"cache_salt": f"bench-{secrets.token_hex(6)}"})
         around = ["HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONUNBUFFERED=1"]
         run = ["chrt", "-R", "-r", "1", f"{self.engine}/bin/vllm", "bench", "serve"]
-        return [
-            *self.theirs,
-            "env",
-            *around,
-            f"OPENAI_API_KEY={self.key}",
-            *run,
-            *words.split(),
-            "--extra-body",
-            salt,
-        ]
+        asked = [*words.split(), "--extra-body", salt]
+        return [*self.theirs, "env", *around, f"OPENAI_API_KEY={self.key}", *run, *asked]
 
     def both(self, port: int, notes: Path) -> Seen:
         """Both at once; ours starts when theirs says that its load begins."""
