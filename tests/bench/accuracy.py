@@ -94,7 +94,9 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
     made = [request(number, tokens) for number in range(requests)]
     await arrival.run(8, 0, send)
     async with watch.running():
+        before = time.process_time()
         answers = await arrival.run(requests, 0, send)
+        spent = time.process_time() - before
     records = [answer.record() for answer in answers]
     seen = await log(endpoint)
     plays = {play["name"]: play for play in seen["plays"]}
@@ -114,6 +116,7 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
         "samples": [len(ttfts), len(gaps)],
         "schedule_delay_ms": unstructure(schedule_delay(records)),
         "connect_ms": unstructure(connect_delay(records)),
+        "cpu_us_a_token": spent * 1e6 / (requests * tokens),
         "failed": len(Run(tuple(records)).errors),
         "starved": health.starved(ClientLimits()),
         "client": unstructure(health.figures(ClientLimits(), "")),

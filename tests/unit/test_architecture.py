@@ -47,7 +47,7 @@ SPEAK_PYINFRA = {
     "ready.py",
     "remove.py",
     "reprovision.py",
-    "rotate.py",
+    "find_gpu.py",
     "smoke.py",
     "tune.py",
     "b200kit/operations/connections.py",

@@ -39,7 +39,7 @@ GROUPS = {
         "deploy": "take nodes from a bare OS to a proven, warm, measured server",
         "rollout": "show the waves of a change to nodes that serve, then make it",
         "repair": "drain failed nodes, repair and prove them, return them to service",
-        "rotate": "find the GPU behind wrong answers",
+        "find-gpu": "find the GPU behind wrong answers",
         "tune": "find the layout for the goal",
         "remove": "take b200kit off nodes, drained first",
     },
@@ -72,7 +72,7 @@ GROUPS = {
 }
 """Groups of `b200 --help`: sub-command to its line; each has a module, or is a deploy."""
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-_DEPLOYS = ("ready", "deploy", "rollout", "repair", "rotate", "tune", "remove")
+_DEPLOYS = ("ready", "deploy", "rollout", "repair", "find-gpu", "tune", "remove")
 _IN_FOLDERS = {
     "keys": "supply.keys",
     "lock": "supply.lock",

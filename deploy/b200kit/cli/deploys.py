@@ -88,8 +88,8 @@ DEPLOYS = {
         "One transaction a node; run it twice or kill it, and the next run continues.",
         {0: "every node serves, or has nothing to be done", 1: _FAILED},
     ),
-    "rotate": Deploy(
-        "rotate.py",
+    "find-gpu": Deploy(
+        "find_gpu.py",
         "Find the GPU behind wrong answers, on nodes that are drained.",
         "GPUs are moved under the replicas, one place a round, and answers compared.",
         options=(),

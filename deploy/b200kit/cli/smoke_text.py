@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from b200kit.node.client.engine_metrics import ServerFigures
-from b200kit.node.client.formulas import Ends, PathFigures
+from b200kit.node.client.formulas import Ends, OwnError, PathFigures
 from b200kit.node.client.smoke_result import SmokeResult, TokenCounts
 from b200kit.node.state.view import Unmeasured
 
@@ -115,9 +115,18 @@ def _client(smoke: SmokeResult) -> list[str]:
     loop = "not measured" if isinstance(lag, Unmeasured) else f"{lag:.1f} ms late at P99"
     return [
         f"  client    wait for a CPU {cpu}; event loop {loop}; {_priority(client.scheduler)}",
+        *_error(client.own_error),
         f"            requests sent {_number(smoke.schedule_delay_ms.p99)} ms late at P99;"
         f" {_number(smoke.connect_ms.p50)} ms of TTFT go into connecting",
     ]
+
+
+def _error(own: OwnError | None) -> list[str]:
+    """How far the figures may be off, and which are therefore not there."""
+    if own is None:
+        return []
+    off = f"{own.p50_ms:.2f} ms at P50, {own.p95_ms:.2f} at P95, {own.p99_ms:.2f} at P99"
+    return [f"            own error {off}; a figure of which that is over {own.share:.0%} is -"]
 
 
 def _priority(scheduler: str) -> str:

@@ -351,6 +351,10 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "gateway_waited": Symptom(
         "gateway's wait for a CPU", lambda of: of.smoke.server.gateway_run_delay_share
     ),
+    "cpu_wait_factor": Symptom(
+        "cpu_wait_limit_factor of the inventory",
+        lambda of: of.smoke.conditions.cpu_wait_limit_factor,
+    ),
     "gateway_merged": Symptom(
         "chunks merged through the gateway", lambda of: _merged([of.smoke.main], "gateway")
     ),

@@ -111,7 +111,7 @@ class Node:
     state: dict[str, Any] | None = field(default=None, repr=False)
     # When the controller got it, by its own clock.
     observed_at: str = ""
-    # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
+    # By how many GPUs deploy/find_gpu.py moves the assignment; 0 in every other run.
     rotated: int = 0
     # Why the fabric did not come up, reported once; None where it did or was not tried.
     fabric_error: str | None = None

@@ -14,7 +14,7 @@ from b200kit.run.document import ControllerUse, RunHead
 from b200kit.run.node import Node
 
 ENTRIES = (
-    "ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py",
+    "ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "find_gpu.py", "reprovision.py",
     "remove.py",
 )  # fmt: skip
 

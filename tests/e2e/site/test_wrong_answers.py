@@ -136,7 +136,7 @@ def faulty(environment: str, folder: str) -> Iterator[None]:
 
 
 def test_node_that_may_serve_is_not_rotated(serving: Outcome) -> None:
-    done = deploy("rotate.py", *DATA)
+    done = deploy("find_gpu.py", *DATA)
     assert (done.code, done.outcome(NODE)) == (1, "failed")
     assert "drain the node first" in done.described(NODE)
 
@@ -145,7 +145,7 @@ def test_gpu_whose_answers_are_wrong_everywhere_is_named(serving: Outcome) -> No
     [index, uuid] = gpu_under(WRONG)
     fault = f"Environment=STANDIN_FAULT=garbled STANDIN_FAULT_GPU={uuid}"
     with faulty(fault, "/run/systemd/system/vllm@.service.d"):
-        done = deploy("rotate.py", *DATA)
+        done = deploy("find_gpu.py", *DATA)
     assert (done.code, done.outcome(NODE)) == (1, "failed"), done.said[-4000:]
     said = done.described(NODE)
     assert f"wrong answers follow GPU {index} ({uuid}): wrong in all 3 places" in said, said
@@ -154,7 +154,7 @@ def test_gpu_whose_answers_are_wrong_everywhere_is_named(serving: Outcome) -> No
 
 def test_fault_that_stays_with_a_replica_follows_no_gpu(serving: Outcome) -> None:
     with faulty("Environment=STANDIN_FAULT=garbled", FOLDER):
-        done = deploy("rotate.py", *DATA)
+        done = deploy("find_gpu.py", *DATA)
     assert f"wrong answers stay with replica {WRONG} in all 3 rounds" in done.described(NODE)
 
 
@@ -170,7 +170,7 @@ def test_rotation_that_was_killed_is_put_back_by_the_next_deploy(serving: Outcom
     before = gpu_under(WRONG)
     with faulty("Environment=NOTHING=wrong", FOLDER):
         with subprocess.Popen(
-            command("rotate.py", *DATA), cwd=ROOT, stdin=subprocess.DEVNULL,
+            command("find_gpu.py", *DATA), cwd=ROOT, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         ) as run:  # fmt: skip
             assert run.stderr is not None

@@ -43,7 +43,7 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> SmokeResult:
     values: dict[str, Any] = {
         "paths": {"url": Run(tuple(map(record, range(samples))))},
         "objective": GOAL,
-        "health": ClientHealth(delay_ms, 10_000.0, (0.2,) * 100, "rr"),
+        "health": ClientHealth(delay_ms, 10_000.0, (0.1,) * 100, "rr"),
         "server": SERVER,
         "gateway_limit_ms": 0.0,
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
-from b200kit.tuning import rotation as wrong_gpu
-from b200kit.tuning.rotation import Round
+from b200kit.tuning import wrong_gpu as wrong_gpu
+from b200kit.tuning.wrong_gpu import Round
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 

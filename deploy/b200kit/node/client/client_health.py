@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from b200kit.node.client.formulas import OwnError
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.lib.cpulist import parse
 from b200kit.node.lib.readings import is_digits
@@ -79,6 +80,7 @@ class ClientLimits:
     loop_stop_ms: float = 250.0
     schedule_delay_ms: float = 50.0
     coalesced_share: float = 0.5
+    error_share: float = 0.1
     needs_run_delay: bool = True
 
     def times(self, factor: float) -> ClientLimits:
@@ -89,6 +91,7 @@ class ClientLimits:
             loop_lag_ms=self.loop_lag_ms * factor,
             loop_stop_ms=self.loop_stop_ms * factor,
             schedule_delay_ms=self.schedule_delay_ms * factor,
+            error_share=self.error_share * factor,
             coalesced_share=1.0 - (1.0 - self.coalesced_share) / factor,
         )
 
@@ -148,6 +151,13 @@ class ClientHealth:
             )
         return reasons
 
+    def error(self, limits: ClientLimits) -> OwnError | None:
+        """How far its own figures may be off; None without samples."""
+        if not self.loop_lag_ms:
+            return None
+        p50, p95, p99 = (percentile(self.loop_lag_ms, percent) for percent in (50, 95, 99))
+        return OwnError(p50, p95, p99, limits.error_share)
+
     def figures(self, limits: ClientLimits, cpus: str) -> ClientFigures:
         """As a result keeps it."""
         return ClientFigures(
@@ -158,6 +168,7 @@ class ClientHealth:
             self.scheduler,
             bool(self.starved(limits)),
             cpus,
+            self.error(limits),
         )
 
 
@@ -172,6 +183,7 @@ class ClientFigures:
     scheduler: str
     starved: bool
     cpus: str
+    own_error: OwnError | None = None
 
 
 def _or_unmeasured(value: float | None, reason: str) -> Unmeasured | float:

@@ -154,8 +154,27 @@ class Run:
 
 
 @dataclass(frozen=True)
+class OwnError:
+    """How late the client itself was, in ms: of its event loop's 5 ms sleeps.
+
+    share: the most that it may be of a figure. A percentile that is less is not measured.
+    """
+
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    share: float = 0.1
+
+    def measured(self, percent: int, value: float, parts: float = 1.0) -> float | None:
+        """The value, or None; *parts*: samples over which one lateness is spread, as in TPOT."""
+        late = {50: self.p50_ms, 99: self.p99_ms}.get(percent, self.p95_ms)
+        return value if late / max(parts, 1.0) <= self.share * value else None
+
+
+@dataclass(frozen=True)
 class LatencyFigures:
-    """One latency of a run in ms, over *n* samples; None: there is none, or n does not carry it.
+    """One latency of a run in ms, over *n* samples; None: there is none, n does not carry it, or
+    the client's own error is too large for it.
 
     *_ci95_ms: the percentile's 95 % interval, None at an end that n does not bound.
     """
@@ -172,16 +191,23 @@ class LatencyFigures:
     p95_ci95_ms: Ends | None = None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> LatencyFigures:
-        """The figures of samples in ms."""
+    def of(
+        cls, values: Sequence[float], error: OwnError | None = None, parts: float = 1.0
+    ) -> LatencyFigures:
+        """The figures of samples in ms; *parts*: as in `OwnError.measured`."""
         if not values:
             return cls(0)
-        p50, p90, p95, p99 = (percentile(values, percent) for percent in (50, 90, 95, 99))
-        stated = p99 if carries(len(values), 99) else None
-        ends = interval(values, 50), interval(values, 95)
-        return cls(
-            len(values), mean(values), deviation(values), max(values), p50, p90, p95, stated, *ends
+        own = error or OwnError()
+        p50, p90, p95, p99 = (
+            own.measured(percent, percentile(values, percent), parts)
+            for percent in (50, 90, 95, 99)
         )
+        return cls(
+            len(values), mean(values), deviation(values), max(values), p50, p90, p95,
+            p99 if carries(len(values), 99) else None,
+            None if p50 is None else interval(values, 50),
+            None if p95 is None else interval(values, 95),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -220,14 +246,16 @@ class PathFigures:
         return {"ttft": self.ttft, "tpot": self.tpot, "itl": self.itl, "e2el": self.e2el}[metric]
 
 
-def summary(run: Run, objective: Objective) -> PathFigures:
-    """The figures of a run."""
+def summary(run: Run, objective: Objective, error: OwnError | None = None) -> PathFigures:
+    """The figures of a run; *error*: the client's own."""
     good = sum(objective.met_by(item) for item in run.completed)
     per_second = 1 / run.duration if run.duration > 0 else 0.0
     tokens_in, tokens_out = _tokens(run, "prompt_tokens"), _tokens(run, "completion_tokens")
-    latencies = {
-        name: LatencyFigures.of(values) for name, values in {**run.series(), **run.queued()}.items()
-    }
+    series, done = run.series(), max(len(run.completed), 1)
+    # A token's time is of all gaps of an answer; how late requests were sent is its own subject.
+    parts = {"tpot": len(series["itl"]) / done}
+    latencies = {n: LatencyFigures.of(v, error, parts.get(n, 1.0)) for n, v in series.items()}
+    latencies |= {name: LatencyFigures.of(values) for name, values in run.queued().items()}
     return PathFigures(
         num_prompts=len(run.records),
         completed=len(run.completed),

@@ -119,6 +119,7 @@ class SmokeConditions:
     max_num_seqs: int | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
+    cpu_wait_limit_factor: float = 1.0
     server_ages_s: Unmeasured | tuple[float, ...] = _NO_NODE
     libraries: Unmeasured | Mapping[str, str] = _NO_NODE
 

@@ -53,15 +53,15 @@ def result(found: SmokeRun) -> SmokeResult:
     seen, judged = found.evidence, judge(found.evidence)
     main, objective, golden = seen.main, seen.objective, seen.golden
     direct = {name: run for name, run in seen.paths.items() if name != found.path}
-    series = main.series()
+    series, error = main.series(), seen.health.error(seen.limits)
     done = [record for record in main.records if record.error is None]
     return SmokeResult(
         taken_at=found.taken_at,
         verdict=judged.verdict,
         reasons=judged.reasons,
         path=found.path,
-        main=summary(main, objective),
-        direct={name: summary(run, objective) for name, run in direct.items()},
+        main=summary(main, objective, error),
+        direct={name: summary(run, objective, error) for name, run in direct.items()},
         gateway_overhead=gateway_overhead(seen.paths),
         replicas=seen.replicas,
         # For the report's distributions; microseconds are as fine as a reader can use.

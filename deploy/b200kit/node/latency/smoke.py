@@ -206,6 +206,7 @@ class Smoke:
             max_num_seqs=serving.max_num_seqs,
             max_model_len=serving.max_model_len,
             max_num_batched_tokens=serving.max_num_batched_tokens,
+            cpu_wait_limit_factor=plan.cpu_wait_limit_factor,
             objective=plan.goodput,
             same_text=self.correctness.same_text if self.correctness else None,
             isl_measured=None,

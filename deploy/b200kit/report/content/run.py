@@ -25,7 +25,7 @@ _TONES = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
 
 _COMMANDS = {
     "b200.py": "deploy", "check.py": "check", "ready.py": "ready", "reprovision.py": "repair",
-    "rotate.py": "rotate", "smoke.py": "smoke", "tune.py": "tune",
+    "find_gpu.py": "find-gpu", "smoke.py": "smoke", "tune.py": "tune",
 }  # fmt: skip
 _USUAL = "inventories/prod.py"
 

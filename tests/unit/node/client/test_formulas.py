@@ -13,6 +13,7 @@ from b200kit.node.client.formulas import (
     Chunk,
     DelayFigures,
     LatencyFigures,
+    OwnError,
     PathFigures,
     RequestRecord,
     Run,
@@ -189,3 +190,15 @@ def test_a_frozen_server_shows_in_every_request_that_was_due_meanwhile() -> None
     ]
     result = summary(Run(tuple(frozen)), Objective())
     assert result.ttft.p50_ms == pytest.approx(2020 - 900)
+
+
+def test_percentile_is_not_measured_where_the_client_was_later_than_a_tenth_of_it() -> None:
+    values = [2.0] * 300
+    calm, busy = OwnError(0.05, 0.15, 0.2), OwnError(0.1, 0.3, 2.8)
+    assert LatencyFigures.of(values, calm).p99_ms == 2.0
+    found = LatencyFigures.of(values, busy)
+    assert (found.p50_ms, found.p95_ms, found.p99_ms, found.max_ms) == (2.0, None, None, 2.0)
+    assert found.p95_ci95_ms is None
+    # The time of a token is of all gaps of an answer.
+    assert LatencyFigures.of(values, busy, 63).p99_ms == 2.0
+    assert LatencyFigures.of(values, replace(busy, share=10.0)).p99_ms == 2.0

@@ -1,7 +1,7 @@
 """GPUs moved under a node's replicas, to find which of them makes answers wrong.
 
 Every round is a layout of its own, made by the stages of a deploy with the gateway and the watchdog
-stopped; the stages that follow in deploy/rotate.py put the ordinary layout back. Killed at any
+stopped; the stages that follow in deploy/find_gpu.py put the ordinary layout back. Killed at any
 moment, the next deploy/b200.py does: it finds other GPUs than it asks for.
 """
 
@@ -27,14 +27,14 @@ _SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE
 _CHECK_S = 600
 
 
-class Rotation:
-    """The rotation on one node of a run; its stages stand in deploy/rotate.py."""
+class WrongGpuSearch:
+    """The search on one node of a run; its stages stand in deploy/find_gpu.py."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.rounds: list[Round] = []
         self.error = ""
-        self.turn = Stage(name="rotate", desired=nothing, plan=self._plan)
+        self.turn = Stage(name="find-gpu", desired=nothing, plan=self._plan)
         self.clear = Stage(name="put back", desired=nothing, plan=_clear)
         self.verdict = Stage(name="verdict", desired=nothing, plan=self._plan_verdict)
 
@@ -72,7 +72,7 @@ class Rotation:
         node.state = None
         for stage in (serving.STAGE, warmup.STAGE):
             for change in stage.plan(self._observed()):
-                node.say("rotate", change.what)
+                node.say("find-gpu", change.what)
                 change.apply(node)
             node.state = None
 
@@ -83,7 +83,9 @@ class Rotation:
         faults = {replica: self._fault(replica) for replica in gpus}
         for replica, fault in faults.items():
             held = ", ".join(str(index) for index, _ in gpus[replica])
-            self.node.say("rotate", f"replica {replica} on GPU {held}: {fault or 'right answers'}")
+            self.node.say(
+                "find-gpu", f"replica {replica} on GPU {held}: {fault or 'right answers'}"
+            )
         return Round(gpus, faults)
 
     def _fault(self, replica: int) -> str:

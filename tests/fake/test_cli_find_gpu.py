@@ -1,4 +1,4 @@
-"""deploy/rotate.py through the real CLI: refused where clients may be served, else put back."""
+"""deploy/find_gpu.py through the real CLI: refused where clients may be served, else put back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRONG = (False, to_bytes(OTHER).decode())
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """One node that b200.py took live, with a reference."""
-    fleet = Fleet(tmp_path_factory.mktemp("rotate") / "site")
+    fleet = Fleet(tmp_path_factory.mktemp("find-gpu") / "site")
     fleet.add("n01")
     assert fleet.run("b200.py").code == 0
     machine = fleet.machine("n01")
@@ -52,7 +52,7 @@ def rotated(fleet: Fleet, table: str, **answer: tuple[bool, str]) -> tuple[int, 
     kept = (True, machine.text(PATH)) if PATH in machine.files else (False, "")
     machine.answers |= {f"cat {PATH}": kept}
     machine.save()
-    run = fleet.run("rotate.py")
+    run = fleet.run("find_gpu.py")
     return run.code, str(run.hosts["n01"]["error"])
 
 

@@ -1,4 +1,4 @@
-"""Find the GPU behind wrong answers:  pyinfra inventories/prod.py deploy/rotate.py -y --limit n7
+"""Find the GPU behind wrong answers:  pyinfra inventories/prod.py deploy/find_gpu.py -y --limit n7
 
 On a node that is drained: its GPUs are moved under its replicas, one place a round, and each
 replica's answers compared with the node's reference; then the ordinary layout is put back. The
@@ -12,7 +12,7 @@ from pyinfra.context import config, host
 from b200kit.operations import steps
 from b200kit.operations.entry import node_of
 from b200kit.stages import pipeline
-from b200kit.tuning.rotation import Rotation
+from b200kit.tuning.wrong_gpu import WrongGpuSearch
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
@@ -20,13 +20,13 @@ config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 _DAY_S = 24 * 3600
 
 node = node_of(host)
-rotation = Rotation(node)
+search = WrongGpuSearch(node)
 
 steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)
-steps.converge(name="Rotate", node=node, stage=rotation.turn, _timeout=_DAY_S)
-steps.converge(name="Put back", node=node, stage=rotation.clear)
+steps.converge(name="Find the GPU", node=node, stage=search.turn, _timeout=_DAY_S)
+steps.converge(name="Put back", node=node, stage=search.clear)
 for step in host.loop(pipeline.SERVING[:-1]):
     steps.run(name=step.title, node=node, step=step)
-steps.converge(name="Verdict", node=node, stage=rotation.verdict)
+steps.converge(name="Verdict", node=node, stage=search.verdict)
 steps.judge(name="Judge", node=node)
