@@ -37,10 +37,7 @@ Answer = tuple[bool, str]
 ASKED: State = {
     "logs": {"files": {}, "journal_bytes": 0},
     "firewall": {"rules": None, "ssh_ports": [22]},
-    "storage": {
-        **{"mount": None, "entries": 0, "disks": {}, "arrays": {}},
-        **{"system": {"/": "overlay"}, "devices": {}},
-    },
+    "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
 }
 HELD = {"begins": "2026-01-01T00:00:00Z", "ends": "9999-12-31T23:59:59Z"}
 """When a certificate holds that lies on a machine."""

@@ -17,7 +17,6 @@ from b200kit.inventory.keys import (
     monitoring,
     proof,
     reprovision,
-    storage,
     weights,
 )
 from b200kit.inventory.keys.driver_version import branch, version_tuple
@@ -50,8 +49,6 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _engine_from(spec)
     if spec.firewall:
         yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
-    if spec.storage:
-        yield from storage.problems(spec.storage)
     yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
     if spec.hf_token:
         yield from weights.token_problems(spec.model_store, spec.model_store_tls)

@@ -1,7 +1,6 @@
 """Storage: the file system that models lie on, of local disks or a mount that must be there.
 
-Nothing is taken from anybody: a disk with a partition, a signature or data on it is refused unless
-the inventory names that very disk in `erase`; one that is in use is refused whatever it says.
+Only blank disks are taken (b200kit/stages/support/raid_plan.py).
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.stages.serving import model_dir
 from b200kit.stages.support import raid_plan
-from b200kit.stages.support.raid_plan import RaidStep
-from b200kit.stages.support.writable_disks import Refusal
+from b200kit.stages.support.raid_plan import RaidStep, Refusal
 
 _MDADM = "/etc/mdadm/mdadm.conf.d/b200kit.conf"
 _LOG = "/var/log/b200kit-storage.log"
@@ -41,7 +39,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         files=tuple(_files(storage)),
         packages=tuple(_packages(storage)),
         units=(Unit(mount_unit(storage.mount)),),
-        probe_files=(storage.mount, raid_plan.marker(storage)),
+        probe_files=(storage.mount,),
         observe_request=request,
     )
 
@@ -86,11 +84,14 @@ def plan(node: Node) -> list[Change]:
     storage = node.spec.storage
     if storage is None:
         return []
-    todo = _steps(storage, node.state or {})
+    try:
+        todo = raid_plan.steps(storage, (node.state or {}).get("storage"))
+    except Refusal as refused:
+        raise StageFailed(str(refused)) from None
     target = desired(node, ())
     changes = converge(node, DesiredState(packages=target.packages))
     for step in todo:
-        changes.append(Change(step.what, partial(_do, storage=storage, step=step), final=True))
+        changes.append(Change(step.what, partial(_do, step=step), final=True))
     mounting = converge(node, DesiredState(files=target.files, units=target.units))
     changes += mounting
     if storage.disks and (todo or mounting or _rights(storage, node.state or {})):
@@ -98,16 +99,6 @@ def plan(node: Node) -> list[Change]:
         what = f"give {storage.mount} to {storage.owner}, {storage.mode}{hidden}"
         changes.append(Change(what, partial(_give, storage=storage)))
     return changes
-
-
-def _steps(storage: Storage, state: dict[str, Any]) -> list[RaidStep]:
-    files = state.get("files")
-    left = files.get(raid_plan.marker(storage)) if isinstance(files, dict) else None
-    mark = left.get("sha256") if isinstance(left, dict) else None
-    try:
-        return raid_plan.steps(storage, state.get("storage"), mark)
-    except Refusal as refused:
-        raise StageFailed(str(refused)) from None
 
 
 def _hidden(state: dict[str, Any]) -> str:
@@ -125,18 +116,8 @@ def _rights(storage: Storage, state: dict[str, Any]) -> bool:
     return (observed.get("owner"), observed.get("mode")) != (storage.owner, storage.mode)
 
 
-def _do(node: Node, storage: Storage, step: RaidStep) -> None:
-    """Make one step; after one that brings a disk to light, look again and go on from there."""
+def _do(node: Node, step: RaidStep) -> None:
     node.connected().run_logged(step.script, _LOG)
-    if not step.look_again:
-        return
-    nothing: dict[str, Any] = {key: [] for key in ("units", "packages", "placement", "disks")}
-    files = {"files": [raid_plan.marker(storage)], "secrets": {}}
-    observed = node.connected().observe({**nothing, **files, **desired(node, ()).observe_request})
-    for further in _steps(storage, observed):
-        if further.look_again:
-            raise StageFailed(f"{further.what}: it did not help; see {_LOG} on the node")
-        node.connected().run_logged(further.script, _LOG)
 
 
 def _give(node: Node, storage: Storage) -> None:

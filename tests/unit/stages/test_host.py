@@ -18,8 +18,6 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.stages import firewall as firewall_stage
 from b200kit.stages import gate, serving
-from b200kit.stages import storage as storage_stage
-from b200kit.stages.support import raid_plan
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import bare, look, make, planned, settled
@@ -151,32 +149,12 @@ def test_what_the_mount_will_hide_is_said(tmp_path: Path) -> None:
     assert_message(planned(node, "storage")[-1])
 
 
-def test_array_that_is_assembled_is_looked_at_before_anything_else(tmp_path: Path) -> None:
-    node, machine = bare(tmp_path, storage=STORAGE)
-    apart = joined()
-    apart["arrays"] = {}
-    del apart["devices"]["/dev/md127"]
-    for disk in apart["disks"].values():
-        disk["claimed"] = False
-    take_observation(machine, node, storage=apart)
-    change = next(c for c in storage_stage.STAGE.plan(node) if c.what.startswith("assemble"))
-    machine.readings["storage"] = joined()
-    change.apply(node)
-    assemble, make = machine.ran("mdadm|mkfs")
-    assert "mdadm --assemble" in assemble
-    assert make.startswith("mkfs.ext4 ")
-    machine.readings["storage"] = apart
-    with raises_message(StageFailed):
-        change.apply(node)
-
-
 def test_store_that_is_there_needs_no_change(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, storage=STORAGE)
     machine.readings["storage"] = joined(
         {"type": "ext4", "uuid": storage.filesystem_uuid([A, B]), "label": "b200-models"},
         mounted=True,
     )
-    machine.files.pop(raid_plan.marker(node.spec.storage), None)  # type: ignore[arg-type]
     machine.files["/srv/models"]["mode"] = 0o755
     look(node)
     assert planned(node, "storage") == []

@@ -239,7 +239,3 @@ class Storage(Keys):
     """its rights"""
     min_free_gib: int = Field(0, ge=0, le=1_000_000)
     """GiB that must be free there until the model is there"""
-    erase: Unique[
-        Annotated[str, matching(r"/dev/disk/by-(id|path)/\S+", "a path below /dev/disk/by-id")]
-    ] = ()
-    """those of `disks` whose data may be destroyed; never the disk the system is on"""

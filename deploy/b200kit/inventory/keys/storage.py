@@ -1,28 +1,18 @@
-"""The store for models on local disks: what it is called, and what of an inventory cannot be. Pure.
+"""What the store for models on local disks is called. Pure.
 
-What is ours is known by UUIDs that follow from the requested disks, so nothing has to be stored
-and a run that was killed anywhere is continued (b200kit/stages/support/raid_plan.py).
+UUIDs follow from the requested disks, so nothing has to be stored, and a node that was imaged anew
+knows its own again (b200kit/stages/support/raid_plan.py).
 """
 
 from __future__ import annotations
 
 import string
 import uuid
-from collections.abc import Iterator, Sequence
-
-from b200kit.inventory.keys.parts import Storage
-from b200kit.inventory.keys.problem import Problem
+from collections.abc import Sequence
 
 _SPACE = uuid.UUID("b2000b20-0b20-4b20-8b20-0b2000b2000b")
 # What systemd leaves as it is in the name of a unit made from a path (systemd.unit(5)).
 _PLAIN = {*string.ascii_letters, *string.digits, ":", "_", "."}
-
-
-def problems(storage: Storage) -> Iterator[Problem]:
-    """What cannot be: a disk to erase that is not used."""
-    for disk in storage.erase:
-        if disk not in storage.disks:
-            yield Problem("storage.erase", f"{disk} is not one of storage.disks")
 
 
 def array_uuid(disks: Sequence[str]) -> str | None:

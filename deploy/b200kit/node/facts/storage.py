@@ -7,7 +7,6 @@ knew of it, and libblkid (wipefs) what lies on it now.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -22,11 +21,7 @@ from b200kit.node.lib.readings import attempt, command, text
 BLOCK = Path("/sys/class/block")
 NUMBERS = Path("/sys/dev/block")
 PROC = Path("/proc")
-SYSTEM = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home")
 _MIB = 1 << 20
-_PAGE = 4096
-_SAMPLES = 16
-_SUPERBLOCK = range(1024, 2048)
 # The last two are ext4's words since Linux 6.15.
 _NO_WRITES = {"ro", "emergency_ro", "shutdown"}
 _ARRAY = re.compile(r"(md\S*) : (\S+)(?: \(([A-Za-z0-9_-]+)\))? (.*)")
@@ -40,8 +35,6 @@ def storage(ask: dict[str, Any]) -> dict[str, Any]:
     return {
         "mount": attempt(lambda: mount(str(ask["mount"]))),
         "entries": attempt(lambda: entries(Path(str(ask["mount"])))),
-        "system": attempt(system),
-        "devices": attempt(devices),
         "disks": {path: attempt(partial(disk, path)) for path in paths},
         "arrays": attempt(arrays),
     }
@@ -101,35 +94,6 @@ def named(number: str) -> str | None:
     return f"/dev/{os.path.basename(os.readlink(link))}" if link.is_symlink() else None
 
 
-def uses() -> dict[str, list[str]]:
-    """Device to where it is mounted, "[SWAP]" for swap."""
-    found: dict[str, list[str]] = {}
-    for entry in mounts():
-        found.setdefault(entry["device"], []).append(entry["path"])
-    for line in text(PROC / "swaps").splitlines()[1:]:
-        found.setdefault(os.path.realpath(plain(line.split()[0])), []).append("[SWAP]")
-    return found
-
-
-def system() -> dict[str, str]:
-    """What the running system lies on: mount point to its device, or to what it is no device."""
-    return {entry["path"]: entry["device"] for entry in mounts() if entry["path"] in SYSTEM}
-
-
-def devices() -> dict[str, Any]:
-    """Every block device: what it is, what it is made of, where it is mounted, and which disk."""
-    used = uses()
-    return {
-        f"/dev/{block.name}": {
-            "kind": kind(block),
-            "parents": parents(block),
-            "mounts": sorted(used.get(f"/dev/{block.name}", [])),
-            "identity": identity(block),
-        }
-        for block in sorted(BLOCK.iterdir())
-    }
-
-
 def kind(block: Path) -> str:
     """What a device is: "partition", "array", "loop", "disk", or a mapping's own "lvm", "crypt"."""
     if (block / "partition").exists():
@@ -142,22 +106,6 @@ def kind(block: Path) -> str:
     return "virtual"
 
 
-def parents(block: Path) -> list[str]:
-    """What a device is made of: the disk of a partition, the members of an array or a mapping."""
-    if (block / "partition").exists():
-        return [f"/dev/{Path(os.path.realpath(block)).parent.name}"]
-    below = block / "slaves"
-    return sorted(f"/dev/{entry.name}" for entry in below.iterdir()) if below.is_dir() else []
-
-
-def identity(block: Path) -> str | None:
-    """What names a disk on whatever path it is reached; null for a device that has no such name."""
-    for name in ("wwid", "device/wwid", "serial", "device/serial"):
-        if (block / name).is_file() and (found := " ".join(text(block / name).split())):
-            return found
-    return None
-
-
 def disk(path: str) -> dict[str, Any] | None:
     """One disk; null when there is no such device. Raises OSError for what is no disk."""
     if not os.path.exists(path):
@@ -166,25 +114,22 @@ def disk(path: str) -> dict[str, Any] | None:
     block = BLOCK / os.path.basename(device)
     if not block.is_dir():
         raise OSError(f"{device} is no block device")
-    size = int(text(block / "size")) * 512
-    parts = [f"/dev/{name}" for name in partitions(block.name)]
     return {
         "device": device,
-        "size_bytes": size,
+        "kind": attempt(lambda: kind(block)),
+        "size_bytes": int(text(block / "size")) * 512,
         "read_only": text(block / "ro") == "1",
         "claimed": attempt(lambda: claimed(device)),
+        "partitions": attempt(lambda: partitions(block)),
         "signatures": attempt(lambda: signatures(device)),
-        "on_partitions": attempt(lambda: [s["type"] for part in parts for s in signatures(part)]),
         "blank": attempt(lambda: blank(device)),
-        "head_blank": attempt(lambda: head_blank(device)),
-        "sample": attempt(lambda: sample(device, size)),
     }
 
 
-def partitions(name: str) -> list[str]:
+def partitions(block: Path) -> list[str]:
     """The partitions of a disk."""
-    found = (BLOCK / name).iterdir()
-    return sorted(entry.name for entry in found if (entry / "partition").is_file())
+    parts = [entry.name for entry in block.iterdir() if (entry / "partition").is_file()]
+    return [f"/dev/{name}" for name in sorted(parts)]
 
 
 def claimed(device: str) -> bool:
@@ -217,34 +162,12 @@ def blank(device: str) -> bool:
         return not any(file.read(_MIB))
 
 
-def head_blank(device: str) -> bool:
-    """Whether the first page is zeros but for the place of ext4's superblock.
-
-    As far as a file system or a volume is known by its first page, no other one begins here.
-    """
-    with open(device, "rb") as file:
-        page = file.read(_PAGE)
-    return not any(page[: _SUPERBLOCK.start]) and not any(page[_SUPERBLOCK.stop :])
-
-
-def sample(device: str, size: int) -> str:
-    """A digest of pages all over the device: what is written on much of it changes one."""
-    digest = hashlib.sha256()
-    with open(device, "rb") as file:
-        for number in range(1, _SAMPLES + 1):
-            file.seek(size * number // (_SAMPLES + 1) // _PAGE * _PAGE)
-            digest.update(file.read(_PAGE))
-    return digest.hexdigest()
-
-
 def arrays() -> dict[str, Any]:
     """Running and stopped md arrays by device; {} without the md driver."""
     table = PROC / "mdstat"
     found = parse_mdstat(text(table)) if table.exists() else {}
-    used = uses()
     for device, array in found.items():
         array["signatures"] = attempt(partial(signatures, device))
-        array["mounts"] = sorted(used.get(device, []))
     return found
 
 

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.keys.storage import filesystem_uuid
 from b200kit.node.facts import storage
 from b200kit.node.lib.readings import attempt
-from b200kit.stages.support.raid_plan import steps
 from tests.messages import assert_message
 from tests.subtests import in_subtests
-from tests.unit.stages.support.test_raid_plan import A, asked, single
 
 MOUNTINFO = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -26,10 +23,6 @@ MOUNTINFO = """\
 24 22 259:1 / /boot/efi rw shared:3 - vfat /dev/nvme0n1p1 rw
 25 22 9:127 / /srv/models rw,noatime shared:4 - ext4 /dev/md127 rw
 26 22 0:40 / /mnt/with\\040blank rw - nfs4 10.0.0.9:/models rw
-"""
-SWAPS = """\
-Filename\t\t\t\tType\t\tSize\tUsed\tPriority
-/dev/sda2                               partition\t999420\t0\t-2
 """
 # As Linux writes it (drivers/md/md.c, status_seq_show); broken since 5.4 (raid0 and linear).
 MDSTAT = """\
@@ -48,26 +41,17 @@ md124 : active (auto-read-only) raid1 sde1[1](W)(F) sdf1[0]
 
 unused devices: <none>
 """
-DISKS = {
-    "nvme0n1": ("259:0", ["nvme0n1p1", "nvme0n1p2"], []),
-    "nvme1n1": ("259:3", [], ["md127"]),
-    "sda": ("8:0", ["sda1", "sda2"], []),
-    "sdb": ("8:16", [], []),
-}
-MADE = [("md127", "9:127", "md", ["nvme1n1", "nvme2n1"]), ("dm-0", "253:0", "dm", ["sda1"])]
-PARTS = {"nvme0n1p1": "259:1", "nvme0n1p2": "259:2", "sda1": "8:1", "sda2": "8:2"}
-HELD = {"sda1": ["dm-0"]}
-NAMES = {"nvme0n1": "eui.0025384b21404b1e", "sda": "naa.5000c500a1b2c3d4"}
+DISKS = {"nvme0n1": ("259:0", ["nvme0n1p1", "nvme0n1p2"]), "nvme1n1": ("259:3", [])}
+PARTS = {"nvme0n1p1": "259:1", "nvme0n1p2": "259:2"}
+MADE = [("md127", "9:127", "md"), ("dm-0", "253:0", "dm")]
 
 
-def block(sys: Path, name: str, number: str, held: list[str]) -> Path:
+def block(sys: Path, name: str, number: str) -> Path:
     """A device below /sys/class/block."""
     folder = sys / "block" / name
-    (folder / "holders").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "size").write_text("2048\n")
     (folder / "ro").write_text("0\n")
-    for holder in held:
-        (folder / "holders" / holder).mkdir()
     (sys / "dev").mkdir(exist_ok=True)
     (sys / "dev" / number).symlink_to(f"../block/{name}")
     return folder
@@ -75,62 +59,44 @@ def block(sys: Path, name: str, number: str, held: list[str]) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a system disk, a member of an array, and a disk with LVM and swap."""
-    for name, (number, parts, held) in DISKS.items():
-        folder = block(tmp_path, name, number, held)
+    """A machine with a system disk, a blank one, an array and a volume."""
+    for name, (number, parts) in DISKS.items():
+        folder = block(tmp_path, name, number)
         (folder / "device").mkdir()
-        if name in NAMES:
-            wwid = folder / ("wwid" if name.startswith("nvme") else "device/wwid")
-            wwid.write_text(f"{NAMES[name]}\n")
         for part in parts:
             # A disk has its partitions as folders, and the class links to each of them.
-            block(tmp_path, part, PARTS[part], HELD.get(part, [])).rename(folder / part)
+            block(tmp_path, part, PARTS[part]).rename(folder / part)
             (folder / part / "partition").write_text("1\n")
             (tmp_path / "block" / part).symlink_to(f"{name}/{part}")
-    for name, number, mark, below in MADE:
-        folder = block(tmp_path, name, number, [])
-        (folder / mark).mkdir()
-        (folder / "slaves").mkdir()
-        for device in below:
-            (folder / "slaves" / device).mkdir()
+    for name, number, mark in MADE:
+        (block(tmp_path, name, number) / mark).mkdir()
     (tmp_path / "block/dm-0/dm/uuid").write_text("LVM-Qk3n\n")
     proc = tmp_path / "proc"
     (proc / "1").mkdir(parents=True)
     (proc / "1/mountinfo").write_text(MOUNTINFO)
-    (proc / "swaps").write_text(SWAPS)
     (proc / "mdstat").write_text(MDSTAT)
     for constant, value in (("BLOCK", "block"), ("NUMBERS", "dev"), ("PROC", "proc")):
         monkeypatch.setattr(storage, constant, tmp_path / value)
     monkeypatch.setattr(storage, "signatures", lambda device: [])
     monkeypatch.setattr(storage, "blank", lambda device: True)
+    monkeypatch.setattr(storage, "claimed", lambda device: False)
     known, real = os.path.exists, os.path.realpath
-    monkeypatch.setattr(os.path, "exists", lambda p: Path(p).name in DISKS or known(p))
+    devices = {*DISKS, *PARTS, *(name for name, *_ in MADE)}
+    monkeypatch.setattr(os.path, "exists", lambda p: Path(p).name in devices or known(p))
     there = (str(tmp_path),)
     monkeypatch.setattr(os.path, "realpath", lambda p: real(p) if str(p).startswith(there) else p)
     return tmp_path
 
 
-def test_every_device_is_there_with_what_it_is_made_of_and_where_it_is_mounted(
-    machine: Path,
-) -> None:
-    found = storage.devices()
-    assert found["/dev/nvme0n1p2"] == {
-        "kind": "partition",
-        "parents": ["/dev/nvme0n1"],
-        "mounts": ["/"],
-        "identity": None,
+def test_disk_has_its_kind_and_its_partitions(machine: Path) -> None:
+    expected = {
+        "nvme0n1": ("disk", ["/dev/nvme0n1p1", "/dev/nvme0n1p2"]),
+        "nvme0n1p2": ("partition", []),
+        "md127": ("array", []),
+        "dm-0": ("lvm", []),
     }
-    assert found["/dev/md127"]["parents"] == ["/dev/nvme1n1", "/dev/nvme2n1"]
-    assert found["/dev/md127"]["mounts"] == ["/srv/models"]
-    assert (found["/dev/dm-0"]["kind"], found["/dev/dm-0"]["parents"]) == ("lvm", ["/dev/sda1"])
-    assert found["/dev/sda2"]["mounts"] == ["[SWAP]"]
-    assert {name: found[f"/dev/{name}"]["identity"] for name in NAMES} == NAMES
-    kinds = {found[f"/dev/{name}"]["kind"] for name in DISKS}
-    assert kinds == {"disk"}
-
-
-def test_what_the_running_system_lies_on_is_named(machine: Path) -> None:
-    assert storage.system() == {"/": "/dev/nvme0n1p2", "/boot/efi": "/dev/nvme0n1p1"}
+    found = {name: storage.disk(f"/dev/{name}") or {} for name in expected}
+    assert {n: (d["kind"], d["partitions"]) for n, d in found.items()} == expected
 
 
 def test_disk_that_is_not_there_is_null(machine: Path) -> None:
@@ -176,8 +142,7 @@ def test_mount_is_of_the_device_the_kernel_numbers_whatever_its_source_is_called
 ) -> None:
     known = MOUNTINFO.replace("ext4 /dev/nvme0n1p2", f"ext4 {source}")
     (storage.PROC / "1/mountinfo").write_text(known)
-    assert storage.system()["/"] == "/dev/nvme0n1p2"
-    assert storage.devices()["/dev/nvme0n1p2"]["mounts"] == ["/"]
+    assert (storage.mount("/") or {})["device"] == "/dev/nvme0n1p2"
 
 
 def test_arrays_have_state_level_and_members() -> None:
@@ -232,58 +197,6 @@ def test_what_wipefs_should_not_say_is_unmeasured(
     assert "unmeasured" in attempt(lambda: storage.signatures("/dev/sdb"))
 
 
-# Ends the program that it is loaded into before its nth write.
-KILLER = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <unistd.h>
-static long count;
-ssize_t pwrite64(int fd, const void *data, size_t size, off_t at) {
-  static ssize_t (*real)(int, const void *, size_t, off_t);
-  if (!real) real = dlsym(RTLD_NEXT, "pwrite64");
-  if (++count == atol(getenv("KILL_AT"))) _exit(9);
-  return real(fd, data, size, at);
-}
-"""
-
-
-@pytest.mark.skipif(not shutil.which("mkfs.ext4"), reason="needs e2fsprogs")
-def test_mkfs_that_is_cut_off_anywhere_leaves_what_tells_it_from_data(tmp_path: Path) -> None:
-    (tmp_path / "kill.c").write_text(KILLER)
-    library, image = tmp_path / "kill.so", tmp_path / "image"
-    build = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "kill.c"), "-ldl"]
-    subprocess.run(build, check=True)
-    [make] = steps(asked(disks=[A]), single())
-    words = make.script[make.script.index("mkfs.ext4") :].split(" && ")[0].split()[:-1]
-    ours = str(filesystem_uuid([A]))
-    size, seen = 300 << 20, []
-    for at in (1, 4, 5, 9, 20, 80, 200, 300, 310, 315, 318, 319, 100_000):
-        image.unlink(missing_ok=True)
-        image.touch()
-        os.truncate(image, size)
-        before = storage.sample(str(image), size)
-        env = {**os.environ, "LD_PRELOAD": str(library), "KILL_AT": str(at)}
-        code = subprocess.run([*words, str(image)], env=env, check=False).returncode
-        signatures = storage.signatures(str(image))
-        assert not signatures or signatures[0]["uuid"] == ours
-        assert storage.head_blank(str(image)), at
-        assert storage.sample(str(image), size) == before
-        seen.append((code == 9, bool(signatures), storage.blank(str(image))))
-    # That it was cut off in all states, and for one that no signature tells.
-    assert {(True, False, True), (True, False, False), (False, True, False)} <= {*seen}
-
-
-def test_data_on_a_disk_changes_its_head_or_its_sample(tmp_path: Path) -> None:
-    image, size = tmp_path / "image", 1 << 20
-    image.write_bytes(bytes(size))
-    blank = storage.sample(str(image), size)
-    assert storage.head_blank(str(image))
-    image.write_bytes(b"data" * (size // 4))
-    assert not storage.head_blank(str(image))
-    assert storage.sample(str(image), size) != blank
-
-
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[str]:
     """A real block device."""
@@ -300,12 +213,11 @@ def test_device_that_somebody_has_claimed_is_busy_whatever_the_tables_show(loop:
     assert storage.claimed(loop) is False
     found = storage.disk(loop)
     assert found is not None
-    assert (found["claimed"], found["blank"], found["on_partitions"]) == (False, True, [])
-    assert storage.devices()[loop]["kind"] == "loop"
+    assert (found["kind"], found["claimed"], found["blank"]) == ("loop", False, True)
+    assert found["partitions"] == []
     held = os.open(loop, os.O_RDWR | os.O_EXCL)
     try:
         assert storage.claimed(loop) is True
-        assert storage.devices()[loop]["mounts"] == []
     finally:
         os.close(held)
 
