@@ -6,20 +6,24 @@ monkey patches).
 
 from __future__ import annotations
 
-import pickle
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
+from pydantic import TypeAdapter
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state
 
+from b200kit.node.lib import documents
+
 _T = TypeVar("_T")
+_REFUSED = "refused"
 
 
 class InventoryRefused(Exception):
@@ -36,22 +40,29 @@ class InventoryRefused(Exception):
 def ask(reader: Callable[..., _T], path: Path, *arguments: object) -> _T:
     """What *reader*, a function of a module, answers about the inventory at *path*.
 
+    Arguments are values of JSON; the answer crosses as one, of the type that *reader* declares.
     Raises InventoryRefused, as *reader* may.
     """
     if not path.is_file():
         raise InventoryRefused([f"{path} is no file"])
     with TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
-        asked = pickle.dumps((str(answer), reader.__module__, reader.__name__, path, arguments))
+        asked = json.dumps([str(answer), reader.__module__, reader.__name__, arguments])
         # What is beside an inventory is found by its path on the command line, as in a run.
         words = [sys.executable, "-m", __name__, str(path)]
-        done = subprocess.run(words, check=False, input=asked)
+        done = subprocess.run(words, check=False, input=asked, text=True)
+        if (refused := answer.with_name(_REFUSED)).is_file():
+            lines = documents.decode(list[str], refused.read_text(), documents.LARGE)
+            raise InventoryRefused(lines)
         if not answer.is_file():
             raise InventoryRefused([f"{path} could not be read (exit code {done.returncode})"])
-        found: _T | InventoryRefused = pickle.loads(answer.read_bytes())  # noqa: S301 - by main()
-    if isinstance(found, InventoryRefused):
-        raise found
+        found: _T = _answer(reader).validate_json(answer.read_bytes())
     return found
+
+
+def _answer(reader: Callable[..., object]) -> TypeAdapter[Any]:
+    kind: Any = get_type_hints(reader)["return"]
+    return TypeAdapter(kind)
 
 
 def hosts(path: Path) -> list[Host]:
@@ -76,18 +87,18 @@ def host(path: Path, name: str) -> Host:
 
 def main() -> None:
     """Write what the function named on stdin answers, or why it refuses."""
-    # Written by ask(), above.
-    answer, module, name, path, arguments = pickle.load(sys.stdin.buffer)  # noqa: S301
-    found: Any
+    answer, module, name, arguments = documents.decode(list[Any], sys.stdin.read())
+    reader = getattr(import_module(module), name)
     try:
-        found = getattr(import_module(module), name)(path, *arguments)
+        found = reader(Path(sys.argv[1]), *arguments)
     except InventoryRefused as error:
-        found = error
-    Path(answer).write_bytes(pickle.dumps(found))
+        Path(answer).with_name(_REFUSED).write_text(json.dumps(error.lines))
+    else:
+        Path(answer).write_bytes(_answer(reader).dump_json(found))
 
 
 if __name__ == "__main__":
-    # Not the classes of __main__: whoever reads them knows those of the module.
+    # Not the classes of __main__: whoever catches them knows those of the module.
     from b200kit.operations import inventory_process
 
     inventory_process.main()

@@ -56,7 +56,7 @@ def of_inventory(path: Path, kernels: Sequence[str] = (), *, build: bool = True)
     *kernels* are the releases (`uname -r`) that nodes run: their headers are wanted, beside those
     of the distribution's newest. Raises InventoryRefused.
     """
-    return inventory_process.ask(read, path, tuple(kernels), build)
+    return inventory_process.ask(read, path, list(kernels), build)
 
 
 def read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
@@ -101,13 +101,13 @@ def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
         fingerprint=mirror.fingerprint if mirror else "",
         kinds=tuple(_kinds(members, kernels)),
         notes=tuple(dict.fromkeys(note for spec in specs for note in _notes(spec, kernels))),
-        described={
-            "systems": sorted({str(spec.system) for spec in specs}),
-            "drivers": sorted({spec.driver for spec in specs}),
-            "engines": sorted({f"{spec.engine.name} {spec.engine.version}" for spec in specs}),
-            "models": sorted({f"{spec.model}@{spec.model_revision}" for spec in specs}),
-        },
+        described=", ".join(dict.fromkeys(word for spec in specs for word in _served(spec))),
     )
+
+
+def _served(spec: NodeSpec) -> Iterator[str]:
+    yield from (str(spec.system), f"driver {spec.driver}")
+    yield from (f"{spec.engine.name} {spec.engine.version}", spec.model)
 
 
 def _kinds(members: Sequence[_Member], kernels: Sequence[str]) -> Iterator[Kind]:

@@ -1,8 +1,8 @@
 """Nodes that reach a mirror alone: built from what the lab plays as the world, carried, served.
 
 One node goes live on the whole mirror; the other one meets one that somebody else signed, and at
-night a tampered one, file by file, until it goes live at last. Then the first is upgraded by what
-`b200 mirror diff` wrote.
+night a tampered one, file by file, until it goes live at last. Then the first is upgraded from the
+next mirror, carried by rsync.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def built(site: Site) -> Said:
         seen = list(takewhile(lambda line: not line.startswith("packages "), said))
         assert first.poll() is None, seen
         os.killpg(first.pid, signal.SIGKILL)
-    assert not (site.built / "index.json").exists()
+    assert not (site.built / "SHA256SUMS").exists()
     return site.build()
 
 
@@ -176,7 +176,7 @@ def served(site: Site, built: Said) -> Iterator[str]:
         serving = subprocess.Popen([str(B200), *words], stderr=log)
     url = f"http://{BRIDGE_ADDRESS}:{PORT}"
     try:
-        wait_for(f"{url}/index.json")
+        wait_for(f"{url}/SHA256SUMS")
         yield url
     finally:
         serving.terminate()
@@ -230,9 +230,11 @@ def flip(path: Path) -> None:
 
 
 def shift(root: Path) -> None:
-    """An index that is out of date, without its own signature."""
-    document = json.loads((root / "index.json").read_text())
-    (root / "index.json").write_text(json.dumps(document | {"expires": "2020-01-01T00:00:00Z"}))
+    """Sums that are out of date, without their own signature."""
+    text = (root / "SHA256SUMS").read_text()
+    (root / "SHA256SUMS").write_text(
+        re.sub("(?m)^# expires .*", "# expires 2020-01-01T00:00:00Z", text)
+    )
 
 
 TAMPERINGS: dict[str, Callable[[Path], object]] = {
@@ -246,8 +248,8 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "wheels/index.html: missing": lambda root: (root / "wheels/index.html").unlink(),
     "apt/extra.deb: one too many": lambda root: (root / "apt/extra.deb").write_bytes(b""),
     "keys/mirror.asc: a link": lambda root: relink(root / "keys/mirror.asc"),
-    "index.json is not signed by": shift,
-    "index.json.asc is not there": lambda root: (root / "index.json.asc").unlink(),
+    "SHA256SUMS is not signed by": shift,
+    "SHA256SUMS.asc is not there": lambda root: (root / "SHA256SUMS.asc").unlink(),
 }
 
 
@@ -298,7 +300,7 @@ def test_time_that_is_over_is_refused(site: Site, built: Said, tmp_path: Path) -
     shutil.copytree(site.built, root)
     shift(root)
     with signature.signer(site.folder / "private", site.data["source"]["fingerprint"]) as signer:
-        signer.detached(root / "index.json", root / "index.json.asc")
+        signer.detached(root / "SHA256SUMS", root / "SHA256SUMS.asc")
     verified = site.verify(root)
     assert (verified.code, "expired on 2020-01-01" in verified.err) == (1, True), verified.said
 
@@ -421,21 +423,23 @@ def next_engine(site: Site) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_difference_is_what_changed_and_carries_the_upgrade(site: Site, live: Outcome) -> None:
-    before = (site.built / "index.json").read_bytes()
-    (site.folder / "old.json").write_bytes(before)
+def test_next_mirror_carries_the_upgrade_and_the_one_before_is_refused(
+    site: Site, live: Outcome
+) -> None:
+    before = site.folder / "before"
+    shutil.copytree(site.built, before)
     site.write(driver=NEXT_DRIVER, engine=next_engine(site))
     assert site.build().code == 0
-    delta = site.folder / "delta"
-    said = site.world.b200("mirror", "diff", site.folder / "old.json", site.built, "--to", delta)
-    assert said.code == 0, said.said
-    moved = [line for line in said.out.splitlines() if line[0] in "+~"]
-    kinds = [line for line in moved if "/dists/" not in line and "wheels/index.html" not in line]
-    ours = ("nvidia", "libnv", "vllm_stand_in", "cuda")
-    assert [line for line in kinds if not any(word in line for word in ours)] == []
-    assert not [path for path in delta.rglob("*") if "models" in path.parts]
-    applied = site.world.b200("mirror", "apply", delta, site.carried, "--public-key", site.key)
-    assert applied.code == 0, applied.said
+    verify = ("mirror", "verify", "--public-key", site.key, "--after")
+    older = site.world.b200(*verify, site.built, before)
+    assert (older.code, "is newer" in older.err) == (1, True), older.said
+    newer = site.world.b200(*verify, site.carried, site.built)
+    assert newer.code == 0, newer.said
+    carry = ["rsync", "-a", "--delete-delay", "--delay-updates", "--itemize-changes"]
+    sent = subprocess.run(
+        [*carry, f"{site.built}/", f"{site.carried}/"], check=True, capture_output=True, text=True
+    ).stdout
+    assert "models/" not in "".join(line for line in sent.splitlines() if line.startswith(">f"))
     assert site.verify(site.carried).code == 0
     upgraded = site.run(WHOLE)
     assert (upgraded.code, upgraded.outcome(WHOLE)) == (0, "live"), upgraded.said[-4000:]

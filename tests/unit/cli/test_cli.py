@@ -96,7 +96,7 @@ WITHOUT_JSON = {
     # They write files, or for another program.
     *("init", "bundle", "keys", "lock", "monitoring", "targets", "completion"),
     *("proof signers", "proof sanitise", "record accept", "golden forget"),
-    *("mirror key", "mirror build", "mirror verify", "mirror apply", "mirror serve"),
+    *("mirror key", "mirror build", "mirror verify", "mirror serve"),
     *("model publish", "model pin"),
 }
 

@@ -6,7 +6,6 @@ import errno
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,14 +19,13 @@ from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run import console
-from b200kit.supply.mirror import build, delta, index, proof, serve, signature, wanted
+from b200kit.supply.mirror import build, serve, signature, sums, wanted
 from b200kit.supply.mirror.apt_closure import AptRefused
 from b200kit.supply.mirror.apt_publish import PublishFailed
-from b200kit.supply.mirror.delta import DeltaRefused
 from b200kit.supply.mirror.images import ImageRefused
-from b200kit.supply.mirror.index import IndexRefused
 from b200kit.supply.mirror.needs import Needs
 from b200kit.supply.mirror.signature import SignatureRefused
+from b200kit.supply.mirror.sums import Sums, SumsRefused
 from b200kit.supply.mirror.wanted import BuildRefused, Download, Wanted
 from b200kit.supply.mirror.wheels import WheelsRefused
 from b200kit.supply.models.hub import HubError
@@ -36,8 +34,8 @@ from b200kit.supply.models.publish import PublishError
 DONE, REFUSED = 0, 1
 _CODES = {DONE: "done", REFUSED: "refused, or not fetched"}
 _REFUSALS = (
-    AptRefused, BuildRefused, DeltaRefused, HubError, ImageRefused, IndexRefused, PublishError,
-    PublishFailed, SignatureRefused, WheelsRefused, OSError,
+    AptRefused, BuildRefused, HubError, ImageRefused, PublishError, PublishFailed, SignatureRefused,
+    SumsRefused, WheelsRefused, OSError,
 )  # fmt: skip
 _ADVICE = {
     errno.EACCES: ": a port below 1024 takes root; take another --port",
@@ -78,7 +76,7 @@ _key = click.option(
 
 @click.group("mirror", cls=Group)
 def command() -> None:
-    """A mirror for nodes without a way out: planned, built, carried, proven, updated."""
+    """A mirror for nodes without a way out: planned, built, proven."""
 
 
 @command.command("key", cls=Command, exit_codes=_CODES)
@@ -86,7 +84,7 @@ def command() -> None:
               help="`keys/` beside the inventory.")  # fmt: skip
 @_private
 def make_key(folder: Path, private: Path) -> int:
-    """Make the mirror's key, once: it signs the packages for the nodes, and the index."""
+    """Make the mirror's key, once: it signs the packages for the nodes, and SHA256SUMS."""
     with _refusals():
         public = folder / "mirror.asc"
         fingerprint = signature.make(private.expanduser(), public)
@@ -150,7 +148,7 @@ def make(
             build.require_own(root)
             found = wanted.find(needs, root, Path(work), _files(given), images)
             _print(found)
-            if build.is_built(root, found, signer, datetime.now(UTC)):
+            if build.is_built(root, found, signer):
                 console.out(f"{root}: nothing to do")
                 return DONE
             build.fetch(root, found, console.err)
@@ -163,63 +161,17 @@ def make(
 @click.argument("root", metavar="DIR", type=_Folder)
 @_key
 @click.option(
-    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE",
-    help="The day, UTC, on which it must have been made, or later.",
+    "--after", type=_Folder, metavar="DIR",
+    help="The mirror that it is to replace: an older one is refused.",
 )  # fmt: skip
-def verify(root: Path, key: Path, since: datetime | None) -> int:
-    """Prove every byte of a mirror by its signed index: nothing missing, changed, or too many."""
+def verify(root: Path, key: Path, after: Path | None) -> int:
+    """Prove every byte of a mirror by its signed SHA256SUMS: nothing missing, changed, too many."""
     with _refusals():
-        found = proof.trusted(root, key)
-        if since and found.made < since.replace(tzinfo=UTC):
-            raise Refusal(f"{root} was made on {found.made:%Y-%m-%d}, before --since", REFUSED)
-        wrong = list(proof.problems(root, found, _progress))
+        found = sums.trusted(root, key, after)
+        wrong = list(sums.problems(root, found, _progress))
     console.err(*wrong[1:])
     if wrong:
         raise Refusal(wrong[0], REFUSED)
-    _summary(root, found)
-    return DONE
-
-
-@command.command("diff", cls=Command, exit_codes=_CODES)
-@click.argument("old", metavar="OLD", type=click.Path(path_type=Path, exists=True))
-@click.argument("new", type=_Folder)
-@click.option(
-    "--to", "folder", type=_Path, metavar="DIR", help="Write what is to carry into this directory."
-)
-@JSON
-def diff(old: Path, new: Path, folder: Path | None, as_json: bool) -> int:
-    """Say what differs between OLD, a mirror or an index.json kept of one, and the mirror NEW."""
-    with _refusals():
-        before, after = delta.read(old), delta.read(new)
-        found = index.difference(before, after)
-        if folder:
-            delta.make(new, found, folder)
-    if as_json:
-        console.document(unstructure(found))
-        return DONE
-    for mark, names in (("+", found.added), ("~", found.changed), ("-", found.removed)):
-        console.out(*(f"{mark} {name}" for name in names))
-    size = sum(after.files[name].size for name in (*found.added, *found.changed))
-    console.err(
-        f"{len(found.added)} added, {len(found.changed)} changed, {len(found.removed)} removed: "
-        f"{size_text(size)} to carry"
-    )
-    return DONE
-
-
-@command.command("apply", cls=Command, exit_codes=_CODES)
-@click.argument("folder", metavar="DELTA", type=_Folder)
-@click.argument("root", metavar="DIR", type=_Folder)
-@_key
-@click.option("--older", is_flag=True, help="Also where the mirror that is there was made later.")
-def apply(folder: Path, root: Path, key: Path, older: bool) -> int:
-    """Bring a mirror to the next version by what `b200 mirror diff --to` wrote; proven before."""
-    with _refusals():
-        found = proof.trusted(folder, key)
-        if not older:
-            delta.require_newer(root, found)
-        gone = delta.apply(folder, root, found)
-    console.err(f"{len(gone)} files removed")
     _summary(root, found)
     return DONE
 
@@ -301,7 +253,7 @@ def _progress(number: int, of: int) -> None:
         console.err(f"{number} of {of} files")
 
 
-def _summary(root: Path, of: index.Index) -> None:
-    size = size_text(sum(each.size for each in of.files.values()))
-    until = f"good until {of.expires:%Y-%m-%d}"
+def _summary(root: Path, of: Sums) -> None:
+    size = size_text(sum((root / path).stat().st_size for path in of.files))
+    until = f"good until {of.expires:%Y-%m-%d}, serial {of.serial}"
     console.out(f"{root}: {len(of.files)} files, {size}, {until}")

@@ -1,13 +1,13 @@
 """A mirror out of what is wanted: fetched, published, signed. Killed, it goes on the next time.
 
-Every file is proven where it arrives: packages by apt, wheels and models by SHA-256. The index is
-written last, so a directory without a good one is no mirror yet.
+Every file is proven where it arrives: packages by apt, wheels and models by SHA-256. SHA256SUMS
+is written last, so a directory without a good one is no mirror yet.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,34 +15,41 @@ from b200kit.node.lib import durable_files
 from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import PARTIAL, ManifestFile
 from b200kit.node.weights.source import Source
-from b200kit.supply.mirror import apt_publish, images, index, wheels
+from b200kit.supply.mirror import apt_publish, images, sums, wheels
 from b200kit.supply.mirror.apt_closure import AptRefused
-from b200kit.supply.mirror.index import Bytes, Index
 from b200kit.supply.mirror.needs import Checkpoint, Needs
 from b200kit.supply.mirror.signature import Signer
+from b200kit.supply.mirror.sums import Sums
 from b200kit.supply.mirror.wanted import MODELS, WHEELS, BuildRefused, Wanted
 from b200kit.supply.models import hub, publish
 from b200kit.supply.models.manifest import origin_of
 
 KEY = "keys/mirror.asc"
-_TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *index.OWN)
+_TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *sums.OWN)
 _PAGE = f"{WHEELS}/index.html"
 Say = Callable[[str], None]
 
 
-def is_built(root: Path, of: Wanted, signer: Signer, now: datetime) -> bool:
-    """Whether the mirror has these files already, by a good index with time left."""
+def is_built(root: Path, of: Wanted, signer: Signer) -> bool:
+    """Whether the mirror has these files already, by good sums with time left."""
     try:
-        there = index.parse((root / index.NAME).read_bytes())
-    except (OSError, index.IndexRefused):
+        there = sums.read(root)
+    except (OSError, sums.SumsRefused):
         return False
-    if not signer.has_signed(root / index.NAME, root / index.SIGNATURE):
-        return False
-    here = all(_is_there(root, path, file) for path, file in there.files.items())
     wanted = of.files()
-    same = wanted.items() <= there.files.items()
     more = [path for path in there.files if path not in wanted and _is_fetched(path)]
-    return here and same and not more and index.is_fresh(there, now)
+    return (
+        signer.has_signed(root / sums.NAME, root / sums.SIGNATURE)
+        and {path: entry.sha256 for path, entry in wanted.items()}.items() <= there.files.items()
+        and all(_has_size(root / path, wanted.get(path)) for path in there.files)
+        and not more
+        and there.is_fresh
+    )
+
+
+def _has_size(file: Path, entry: ManifestFile | None) -> bool:
+    there = file.is_file() and not file.is_symlink()
+    return there and (entry is None or file.stat().st_size == entry.size)
 
 
 def _is_fetched(path: str) -> bool:
@@ -54,11 +61,6 @@ def _is_made_here(path: str) -> bool:
     return path in (KEY, _PAGE) or path.split("/")[2:3] == ["dists"]
 
 
-def _is_there(root: Path, path: str, of: Bytes) -> bool:
-    file = root / path
-    return file.is_file() and not file.is_symlink() and file.stat().st_size == of.size
-
-
 def require_own(root: Path) -> None:
     """Refuse a directory that holds something else: a build removes what is no part of it."""
     foreign = sorted(path.name for path in root.iterdir() if path.name not in _TOP)
@@ -68,8 +70,8 @@ def require_own(root: Path) -> None:
 
 def fetch(root: Path, of: Wanted, say: Say) -> None:
     """Bring everything that is not there."""
-    # No mirror from here on, until the next index.
-    for name in index.OWN:
+    # No mirror from here on, until the next sums.
+    for name in sums.OWN:
         (root / name).unlink(missing_ok=True)
     for apt, found in of.apt:
         pool = root / "apt" / apt.of.system / "pool"
@@ -131,23 +133,23 @@ def _fetch_model(
     publish.place(folder, raw, entries)
 
 
-def finish(root: Path, needs: Needs, of: Wanted, signer: Signer, days: int) -> Index:
-    """Publish the packages, remove what nobody wants, write and sign the index."""
+def finish(root: Path, needs: Needs, of: Wanted, signer: Signer, days: int) -> Sums:
+    """Publish the packages, remove what nobody wants, write and sign the sums."""
     now = datetime.now(UTC).replace(microsecond=0)
     expires = now + timedelta(days=days)
     for system in needs.systems:
         apt_publish.publish(root / "apt" / system, system, signer, now, expires)
     durable_files.replace(root / KEY, signer.public)
-    files = dict(of.files())
+    files = {path: entry.sha256 for path, entry in of.files().items()}
     _remove_others(root, needs, files)
-    files |= {path: _read(root / path) for path in _all(root) if path not in files}
-    made = Index(now, expires, needs.described, files)
-    durable_files.replace(root / index.NAME, index.written(made))
-    signer.detached(root / index.NAME, root / index.SIGNATURE)
+    files |= {path: sha256(root / path) for path in _all(root) if path not in files}
+    made = Sums(now, expires, needs.described, files)
+    durable_files.replace(root / sums.NAME, made.text())
+    signer.detached(root / sums.NAME, root / sums.SIGNATURE)
     return made
 
 
-def _remove_others(root: Path, needs: Needs, files: Mapping[str, Bytes]) -> None:
+def _remove_others(root: Path, needs: Needs, files: Collection[str]) -> None:
     """What an earlier build brought and this one does not want."""
     for folder in [*(root / "apt").iterdir(), *(root / MODELS).glob("*/*.building")]:
         if folder.parent.name != "apt" or folder.name not in needs.systems:
@@ -161,7 +163,3 @@ def _all(root: Path) -> Iterator[str]:
     for path in root.rglob("*"):
         if path.is_symlink() or not path.is_dir():
             yield path.relative_to(root).as_posix()
-
-
-def _read(path: Path) -> Bytes:
-    return Bytes(path.stat().st_size, sha256(path))

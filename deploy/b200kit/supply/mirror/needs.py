@@ -6,9 +6,7 @@ stage comes to install is in the next mirror.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.state.drift import Package
@@ -63,7 +61,7 @@ class Needs:
     kinds: tuple[Kind, ...]
     # What nodes get elsewhere, one line each.
     notes: tuple[str, ...]
-    described: Mapping[str, Any]
+    described: str
 
     @property
     def transactions(self) -> tuple[Transaction, ...]:

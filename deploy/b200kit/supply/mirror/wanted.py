@@ -16,7 +16,6 @@ from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse
 from b200kit.supply.mirror import images, wheels
 from b200kit.supply.mirror.apt_closure import Apt
 from b200kit.supply.mirror.images import Image
-from b200kit.supply.mirror.index import Bytes
 from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs
 from b200kit.supply.models.manifest import origin_of
 
@@ -72,18 +71,14 @@ class Wanted:
         every = (found for apt, found in self.apt if apt.of.system == system)
         return {entry.path: entry for found in every for entry in found.values()}
 
-    def files(self) -> dict[str, Bytes]:
-        """All of it as an index has it."""
+    def files(self) -> dict[str, ManifestFile]:
+        """All of it by its path in the mirror."""
         systems = {apt.of.system for apt, _ in self.apt}
         pools = {f"apt/{s}/pool": list(self.pool(s).values()) for s in systems}
         models = {of.folder: [*found, _manifest(raw)] for of, raw, found in self.models}
         pulled = [(image.folder, image.entries) for image in self.images]
         every = [*pools.items(), *models.items(), (WHEELS, self.wheels.values()), *pulled]
-        return {
-            f"{folder}/{entry.path}": Bytes(entry.size, entry.sha256)
-            for folder, entries in every
-            for entry in entries
-        }
+        return {f"{folder}/{entry.path}": entry for folder, entries in every for entry in entries}
 
 
 def _manifest(raw: bytes) -> ManifestFile:

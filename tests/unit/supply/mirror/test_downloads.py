@@ -31,7 +31,7 @@ def test_node_downloads_its_own_kinds_packages_wheels_and_model() -> None:
     nodes = tuple(f"n{number:02}" for number in range(9))
     needs = Needs("", "", (
         Kind(nodes, "http://m.example", old, "py311", large), Kind(("x1",), None, new, None, small),
-    ), (), {})  # fmt: skip
+    ), (), "")  # fmt: skip
     apts: Any = ((SimpleNamespace(of=old), files(10, 20)), (SimpleNamespace(of=new), files(5)))
     models = (
         (small, b"", tuple(files(7).values())),

@@ -1,4 +1,4 @@
-"""By which keys a mirror's index is signed, with gpg itself: in time, not revoked, and that one."""
+"""By which keys a mirror is signed, with gpg itself: in time, not revoked, and that one."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyring]:
 @pytest.fixture(scope="module")
 def signed(ring: Keyring) -> tuple[Path, Path]:
     """A file and its signature."""
-    file = ring.home / "index.json"
+    file = ring.home / "SHA256SUMS"
     file.write_text("{}\n")
-    made = ring.home / "index.json.asc"
+    made = ring.home / "SHA256SUMS.asc"
     ring.gpg("--armor", "--detach-sign", "--output", str(made), str(file))
     return file, made
 
@@ -74,7 +74,7 @@ def test_key_in_its_time_is_taken_and_an_expired_one_is_not(
     at(monkeypatch, THEN)
     signature.require(*signed, key)
     at(monkeypatch, LATER)
-    with pytest.raises(SignatureRefused, match=r"index\.json is not signed by"):
+    with pytest.raises(SignatureRefused, match=r"SHA256SUMS is not signed by"):
         signature.require(*signed, key)
 
 
@@ -87,5 +87,5 @@ def test_key_that_is_revoked_is_not_taken(
     made.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
     ring.gpg("--import", str(made))
     at(monkeypatch, THEN)
-    with pytest.raises(SignatureRefused, match=r"index\.json is not signed by"):
+    with pytest.raises(SignatureRefused, match=r"SHA256SUMS is not signed by"):
         signature.require(*signed, ring.export("revoked-key.asc"))
