@@ -55,11 +55,11 @@ def sanitised(
     """
     whole = plausible(dict(state))
     walk = _Walk(schema["$defs"], shipped)
-    walk.collect(whole, schema)
-    known = {*walk.identities, *_names(state, names)}
-    walk.pseudonyms = Pseudonyms(key, words, known)
+    walk.value(whole, schema)
+    walk.pseudonyms = Pseudonyms(key, words, {*walk.identities, *_names(state, names)})
     made = walk.value({k: v for k, v in whole.items() if k != "provenance"}, schema)
-    return Sanitised(made, walk.expectation(expectation), dict(walk.pseudonyms.counts))
+    judged_by = walk.free(expectation) if isinstance(expectation, dict) else None
+    return Sanitised(made, judged_by, dict(walk.pseudonyms.counts))
 
 
 def words_of(texts: Iterable[str]) -> frozenset[str]:
@@ -78,54 +78,49 @@ def _names(state: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 
 
 class _Walk:
-    """Goes through a document with its schema."""
+    """Goes through a document with its schema: first for its identities, then to replace."""
 
     def __init__(self, definitions: Mapping[str, Part], shipped: Set[str]) -> None:
         self._definitions, self._shipped = definitions, shipped
         self.identities: set[str] = set()
-        self.pseudonyms = Pseudonyms(b"", frozenset(), ())
-
-    def collect(self, value: Any, part: Part) -> None:
-        """Note every identity, so that it is found in texts, too."""
-        if not isinstance(value, dict | list | str):
-            return
-        name, part = self._fitting(part, value)
-        if isinstance(value, str) and name in IDENTITIES and len(value) >= _LEAST_IDENTITY:
-            self.identities.add(value)
-        elif isinstance(value, dict):
-            for key, below in value.items():
-                if (field := _field(part, key)) is not None:
-                    self.collect(below, field)
-        elif isinstance(value, list):
-            for entry in value:
-                self.collect(entry, part.get("items", {}))
+        """Texts that are replaced in other texts, too."""
+        self.pseudonyms: Pseudonyms | None = None
 
     def value(self, value: Any, part: Part) -> Any:
         """A value as its part of the schema asks; a number stays, which names nothing."""
         if not isinstance(value, dict | list | str):
             return value
         name, part = self._fitting(part, value)
-        if isinstance(value, dict):
-            if not _described(part):
-                return self.free(value)
-            fields = ((key, below, _field(part, key)) for key, below in value.items())
-            is_map = isinstance(part.get("additionalProperties"), Mapping)
-            return {
-                self.pseudonyms.text(key) if is_map else key: self.value(below, field)
-                for key, below, field in fields
-                if field is not None
-            }
         if isinstance(value, list):
             return [self.value(entry, part.get("items", {})) for entry in value]
-        return self._text(value, name, part)
+        if isinstance(value, str):
+            return self._text(value, name, part)
+        fields, other = part.get("properties", {}), part.get("additionalProperties")
+        if not fields and other is None:
+            return self.free(value)
+        known = {key: fields.get(key, other) for key in value}
+        is_map = isinstance(other, Mapping)
+        return {
+            self._replaced(key) if is_map else key: self.value(below, known[key])
+            for key, below in value.items()
+            if isinstance(known[key], Mapping)
+        }
 
     def _text(self, value: str, name: str, part: Part) -> str:
         if name in IDENTITIES:
-            return self.pseudonyms.identity(value, IDENTITIES[name])
-        if _leaves_no_room(name, part, value):
+            if len(value) >= _LEAST_IDENTITY:
+                self.identities.add(value)
+            return self.pseudonyms.identity(value, IDENTITIES[name]) if self.pseudonyms else value
+        # A reason, say, may stand in the place of what a closed kind allows.
+        closed = name in KEPT and "pattern" in part
+        if re.search(part["pattern"], value) if closed else value in _closed(part):
             return value
-        is_version = name == "version"
-        return self.pseudonyms.version(value) if is_version else self.pseudonyms.text(value)
+        if name == "version" and self.pseudonyms:
+            return self.pseudonyms.version(value)
+        return self._replaced(value)
+
+    def _replaced(self, text: str) -> str:
+        return self.pseudonyms.text(text) if self.pseudonyms else text
 
     def free(self, value: Any) -> Any:
         """What the schema leaves open, such as a node's own notes: texts and keys replaced."""
@@ -134,11 +129,7 @@ class _Walk:
         if isinstance(value, list):
             return [self.free(entry) for entry in value]
         is_open = isinstance(value, str) and value not in self._shipped
-        return self.pseudonyms.text(value) if is_open else value
-
-    def expectation(self, document: Any) -> Any:
-        """What the node was judged by."""
-        return self.free(document) if isinstance(document, dict) else None
+        return self._replaced(value) if is_open else value
 
     def _fitting(self, part: Part, value: Any) -> tuple[str, Part]:
         """The name of the kind of a value, and its part: of several, the one of its form."""
@@ -146,12 +137,12 @@ class _Walk:
         part = self._definitions[name] if name else part
         choices = [self._fitting(choice, value) for choice in part.get("anyOf", ())]
         fitting = [choice for choice in choices if _is_form(choice[1], value)]
-        whole = [choice for choice in fitting if _has_all(choice[1], value)]
+        whole = [
+            choice
+            for choice in fitting
+            if not isinstance(value, dict) or {*choice[1].get("required", ())} <= value.keys()
+        ]
         return next(iter([*whole, *fitting]), (name, part))
-
-
-def _has_all(part: Part, value: Any) -> bool:
-    return not isinstance(value, dict) or all(key in value for key in part.get("required", ()))
 
 
 def _is_form(part: Part, value: Any) -> bool:
@@ -159,29 +150,11 @@ def _is_form(part: Part, value: Any) -> bool:
     if closed := _closed(part):
         return value in closed
     forms: dict[type, str] = {dict: "object", list: "array", str: "string"}
-    return bool(part.get("type") == forms.get(type(value), ""))
-
-
-def _leaves_no_room(name: str, part: Part, value: str) -> bool:
-    """Whether a text is what a closed kind allows: a reason, say, may stand in its place."""
-    if name in KEPT and "pattern" in part:
-        return bool(re.search(part["pattern"], value))
-    return value in _closed(part)
+    return part.get("type") == forms[type(value)]
 
 
 def _closed(part: Part) -> tuple[Any, ...]:
     return (part["const"],) if "const" in part else tuple(part.get("enum", ()))
-
-
-def _described(part: Part) -> bool:
-    return "properties" in part or "additionalProperties" in part
-
-
-def _field(part: Part, key: str) -> Part | None:
-    """The part of one key; None for a key that the schema does not have."""
-    other = part.get("additionalProperties")
-    found = part.get("properties", {}).get(key, other)
-    return found if isinstance(found, Mapping) else None
 
 
 def texts_of(document: Any) -> Iterator[str]:
