@@ -48,8 +48,7 @@ READINESS: State = {
     "driver": {"files": {}, "runfile": False},
 }
 APT: State = {
-    **{"update": [], "named_in": {}, "problems": [], "missing": [], "install": []},
-    "components": ["main", "universe"],
+    **{"update": [], "problems": [], "missing": [], "install": []},
 }
 NOTES = (
     *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),

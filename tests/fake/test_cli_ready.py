@@ -15,11 +15,10 @@ from tests.messages import assert_message
 from tests.unit import states
 
 MIRROR = "https://mirror.example.internal/apt/"
-CUDA_LIST = "/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list"
 # As apt 2.6 says it: tests/unit/node/packages/test_apt_trial.py has it from the real one.
 CONFLICT = (
     f"Conflicting values set for option Signed-By regarding source {MIRROR} ./: "
-    "/etc/apt/keyrings/b200kit-vendor.asc != /usr/share/keyrings/cuda-archive-keyring.gpg"
+    "/usr/share/keyrings/cuda-archive-keyring.gpg != -----BEGIN PGP PUBLIC KEY BLOCK-----"
 )
 NO_KEY = f"The repository '{MIRROR} ./ InRelease' is not signed."
 WEAK_KEY = NO_KEY.rstrip(".") + (
@@ -27,7 +26,6 @@ WEAK_KEY = NO_KEY.rstrip(".") + (
     "2026-02-01T00:00:00Z"
 )
 REFUSED = f"Failed to fetch {MIRROR}./InRelease Could not connect (111: Connection refused)"
-OURS = {MIRROR.rstrip("/"): ["/etc/apt/sources.list.d/b200kit-vendor.sources"]}
 NOT_INSTALLABLE = "nvidia-driver : Depends: nvidia-installer-cleanup but it is not installable"
 DEBIAN = {"id": "debian", "version_id": "12", "pretty": "Debian GNU/Linux 12 (bookworm)"}
 JAMMY = {"id": "ubuntu", "version_id": "22.04", "pretty": "Ubuntu 22.04.5 LTS"}
@@ -62,18 +60,17 @@ MISTAKES: dict[str, State] = {
     "old-system": {"hardware": host(os={**DEBIAN, "version_id": "11", "pretty": "Debian 11"})},
     "old-python": {"hardware": host(os=JAMMY, python="3.10.12")},
     "clock": {"readings": {"taken_at": timestamp.text(datetime.now(UTC) - timedelta(hours=9))}},
-    "unreachable": apt(update=[REFUSED], named_in=OURS, install=None),
-    "other-key": apt(update=[NO_KEY], named_in=OURS, install=None),
-    "weak-key": apt(update=[WEAK_KEY], named_in=OURS, install=None),
+    "unreachable": apt(update=[REFUSED], install=None),
+    "other-key": apt(update=[NO_KEY], install=None),
+    "weak-key": apt(update=[WEAK_KEY], install=None),
     "two-lists": apt(
         update=[CONFLICT],
-        named_in={url: [*of, CUDA_LIST] for url, of in OURS.items()},
         install=None,
     ),
     "no-candidate": apt(problems=[f"apt has no nvlsm 2025.06.11-1; asked: {MIRROR}"]),
     "no-contrib": {
         "hardware": host(os=DEBIAN, python="3.12.3"),
-        "apt": {"install": [NOT_INSTALLABLE], "components": ["main", "non-free-firmware"]},
+        "apt": {"install": [NOT_INSTALLABLE]},
     },
     "no-headers": {
         "readings": reading(headers={KERNEL: False}),

@@ -44,6 +44,12 @@ def canonical(armored: str, pinned: str) -> bytes:
     return "\n".join([_BEGIN, "", *lines, _END, ""]).encode()
 
 
+def embedded(armored: str, pinned: str) -> str:
+    """The pinned key as Signed-By has it in a source of apt 2.4 or newer: a field of lines."""
+    lines = canonical(armored, pinned).decode().splitlines()
+    return "\n".join(f" {line or '.'}" for line in lines)
+
+
 def _fingerprint(key: _Key) -> str:
     _, body = key[0]
     framed = b"\x99" + len(body).to_bytes(2, "big") + body

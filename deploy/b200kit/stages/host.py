@@ -30,7 +30,7 @@ _STATUS = re.compile(r"^status: (.+)$", re.MULTILINE)
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Sources with their keys, modules at boot, no unattended upgrades."""
     del layout
-    files = [file for repository in node.spec.repositories for file in _source(repository)]
+    files = [_source(repository) for repository in node.spec.repositories]
     files += [
         *apt.files(node),
         File(INSTALLED, zipapp.build()[0], 0o755),
@@ -55,22 +55,15 @@ def _runs_the_fabric(node: Node) -> bool:
     return "fabric.units" in hardware.load(node.spec.hardware)["expect"]
 
 
-def _source(repository: Repository) -> list[File]:
-    keyring = f"/etc/apt/keyrings/b200kit-{repository.name}.asc"
-    source = render("apt/repository.sources.j2", repository=repository, keyring=keyring)
-    return [
-        File(keyring, _key(repository)),
-        File(apt.source_file(repository.name), source),
-    ]
-
-
-def _key(repository: Repository) -> bytes:
-    """The pinned key, encoded again: apt reads the bytes that were held against the fingerprint."""
+def _source(repository: Repository) -> File:
+    """Its list, with the pinned key in it, encoded again: apt reads the bytes that were checked."""
     text = Path(repository.key).read_text(errors="replace")
     try:
-        return openpgp.canonical(text, repository.fingerprint)
+        key = openpgp.embedded(text, repository.fingerprint)
     except ValueError as wrong:
         raise StageFailed(f"{repository.key} {wrong}, by now") from None
+    source = render("apt/repository.sources.j2", repository=repository, key=key)
+    return File(apt.source_file(repository.name), source)
 
 
 def plan(node: Node) -> list[Change]:

@@ -33,7 +33,7 @@ AT_WORK = ("Host", "Weights", "Reboot", "Containers", "Serving", "Warm-up", "Gat
 # What a stage does first on the node, so that the kill meets work under way and not its beginning;
 # the stages that change nothing here are killed as they begin.
 _AT_WORK = {
-    "Host": "test -e /etc/apt/keyrings/b200kit-vendor.asc",
+    "Host": "test -e /etc/apt/sources.list.d/b200kit-vendor.sources",
     "Clock and logs": "test -e /etc/logrotate.d/b200kit",
     "Weights": "test -e /etc/systemd/system/b200-weights.service",
     "Driver": "dpkg -s nvidia-driver-pinning-580.126.20",

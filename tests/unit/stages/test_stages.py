@@ -48,7 +48,7 @@ def test_settled_node_needs_no_change_and_no_reboot(tmp_path: Path) -> None:
 def test_bare_node_gets_sources_before_packages(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     write, install = planned(node, "host")
-    assert write.startswith("write /etc/apt/keyrings/b200kit-vendor.asc")
+    assert write.startswith("write /etc/apt/sources.list.d/b200kit-vendor.sources")
     assert install == "install numactl, python3-venv, kmod, g++, python3-dev"
 
 

@@ -1,8 +1,9 @@
 """`apt-trial`: what the node's own apt makes of a run's sources and packages; changes nothing.
 
-A copy of /etc/apt with the run's files on top, and lists and caches of its own, in a folder below
-/run that is removed at the end (/run/b200kit is root's alone, and apt downloads as another user).
-The same commands as an installation's: update, candidates, and the transaction simulated.
+apt gets directories of sources and preferences with the run's files beside links to the node's, and
+lists and caches of its own, in a folder below /run that is removed at the end (/run/b200kit is
+root's alone, and apt downloads as another user). The same commands as an installation's: update,
+candidates, and the transaction simulated.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -28,9 +28,10 @@ PARENT = Path("/run")
 # What follows from another line.
 _GENERAL = re.compile(r"Some index files failed|list of sources could not be read")
 _TELLING = re.compile(r"^E: |^ .*\b(Depends|Conflicts|Breaks|Recommends): ")
-_URL = re.compile(r"\b[a-z][a-z0-9+]*:/[^\s'\"\]]+")
 # A node's hooks act on the real system: an update of ours must run none.
 _CONF = """\
+{sources}
+Dir::Etc::preferencesparts "{root}/preferences.d";
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -44,74 +45,48 @@ Acquire::Retries "1";
 Acquire::http::Timeout "15";
 Acquire::https::Timeout "15";
 """
-_ONLY = 'Dir::Etc::sourcelist "{source}";\nDir::Etc::sourceparts "/dev/null";\n'
 
 
 class Trial:
-    """apt with a copy of the node's configuration below *root*; of lists *only* one, if it says."""
+    """apt as configured on the node, with the run's *files*; of lists *only* one, if it says."""
 
     def __init__(
-        self,
-        root: Path,
-        files: Mapping[str, bytes],
-        limit_s: float = 120,
-        only: str | None = None,
+        self, root: Path, files: Mapping[str, bytes], limit_s: float, only: str | None
     ) -> None:
-        # apt's downloads are another user's, who must come through; the secrets keep their modes.
-        root.chmod(0o711)
-        self.root, self.etc, self.limit_s = root, root / "etc", limit_s
-        self.only = self.etc / Path(only).relative_to("/etc/apt") if only else None
-        shutil.copytree(APT, self.etc, symlinks=True, ignore=shutil.ignore_patterns("*.lock"))
-        for folder in ("lists/partial", "cache/archives/partial", "apt.conf.d"):
+        # apt's downloads are another user's, who must come through.
+        root.chmod(0o755)
+        self.root, self.limit_s, self.lists = root, limit_s, root / "sources.list.d"
+        for name in ("sources.list.d", "preferences.d"):
+            (root / name).mkdir()
+            for own in (APT / name).glob("*"):
+                (root / name / own.name).symlink_to(own)
+        for folder in ("lists/partial", "cache/archives/partial"):
             (root / folder).mkdir(parents=True)
         for path, content in files.items():
-            target = self.etc / Path(path).relative_to("/etc/apt")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        self._own_keyrings([path for path in files if "/keyrings/" in path])
-        conf = self.etc / "apt.conf.d"
-        conf.mkdir(exist_ok=True)
-        sources = _ONLY.format(source=self.only) if only else ""
-        (conf / "zz-b200kit-trial").write_text(_CONF.format(root=root) + sources)
-        (root / "apt.conf").write_text(f'Dir::Etc "{self.etc}/";\n')
-
-    def _own_keyrings(self, paths: Iterable[str]) -> None:
-        """Every source that names a keyring of the run's is given its copy."""
-        for source in self.sources():
-            text = source.read_text("utf-8", "replace")
-            for path in paths:
-                text = text.replace(path, str(self.etc / Path(path).relative_to("/etc/apt")))
-            source.write_text(text)
-
-    def sources(self) -> list[Path]:
-        """The files that name repositories."""
-        if self.only:
-            return [self.only]
-        listed = [self.etc / "sources.list", *(self.etc / "sources.list.d").glob("*")]
-        return sorted(p for p in listed if p.is_file() and p.suffix in (".list", ".sources"))
+            target = root / Path(path).relative_to("/etc/apt")
+            if target.parent.is_dir():  # no other kind of file says what there is to install
+                target.unlink(missing_ok=True)
+                target.write_bytes(content)
+        listed = self.lists / Path(only).name if only else APT / "sources.list"
+        parts = "/dev/null" if only else self.lists
+        sources = f'Dir::Etc::sourcelist "{listed}";\nDir::Etc::sourceparts "{parts}";'
+        (root / "apt.conf").write_text(_CONF.format(sources=sources, root=root))
 
     def run(self, *argv: str) -> tuple[bool, list[str]]:
         """Whether one of apt's programs exits 0, and what it says."""
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "APT_CONFIG": str(self.root / "apt.conf")}
+        # The file of -c is read after the node's own configuration.
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        program, *rest = argv
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", timeout=self.limit_s,
-                env=environment, stdin=subprocess.DEVNULL, check=False,
+                [program, "-c", str(self.root / "apt.conf"), *rest], capture_output=True, text=True,
+                errors="replace", timeout=self.limit_s, env=environment,
+                stdin=subprocess.DEVNULL, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return False, [f"E: {argv[0]} took more than {self.limit_s:g} s"]
-        text = (done.stdout + done.stderr).replace(str(self.etc), "/etc/apt")
+            return False, [f"E: {program} took more than {self.limit_s:g} s"]
+        text = (done.stdout + done.stderr).replace(str(self.root), "/etc/apt")
         return done.returncode == 0, text.splitlines()
-
-    def named_in(self, lines: Iterable[str]) -> dict[str, list[str]]:
-        """Each repository that some lines are about, to the files that name it."""
-        said, found = "\n".join(lines), dict[str, list[str]]()
-        for source in self.sources():
-            for url in sorted(set(_URL.findall(_without_comments(source)))):
-                if url.rstrip("/") in said:
-                    name = f"/etc/apt/{source.relative_to(self.etc)}"
-                    found.setdefault(url.rstrip("/"), []).append(name)
-        return found
 
 
 def trial(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,20 +101,16 @@ def _tried(apt: Trial, request: Mapping[str, Any]) -> dict[str, Any]:
     updated, lines = apt.run("apt-get", "update", "--error-on=any")
     errors = [] if updated else errors_of(lines)
     desired = [candidates.package(token) for token in request["packages"]]
-    _, targets = apt.run("apt-get", "indextargets", "--format", "$(COMPONENT) $(REPO_URI)")
-    rows = [line.split(" ") for line in targets if line.count(" ") == 1]
+    _, asked = apt.run("apt-get", "indextargets", "--format", "$(REPO_URI)")
     _, policy = apt.run("apt-cache", "policy", *(each.name for each in desired))
     choice = candidates.choose(
         desired,
         offers("\n".join(policy)),
-        sorted({url for _, url in rows}),
-        own_sources(apt.etc / "sources.list.d"),
+        sorted({url for url in asked if url}),
+        own_sources(apt.lists),
     )
     return {
         "update": errors,
-        "named_in": apt.named_in(errors),
-        # A flat repository has none, and apt leaves the word as it is.
-        "components": sorted({word for word, _ in rows if not word.startswith("$")}),
         "problems": [] if errors else list(choice.problems),
         "missing": sorted(each.key for each in choice.missing),
         "install": _simulated(apt, choice.words, request) if not errors else None,
@@ -163,10 +134,6 @@ def errors_of(lines: Iterable[str]) -> list[str]:
     said = [re.sub(r"^E: |\s+", " ", line).strip() for line in telling]
     exact = [line for line in dict.fromkeys(said) if not _GENERAL.search(line)]
     return exact or said or ["apt failed and gave no reason"]
-
-
-def _without_comments(source: Path) -> str:
-    return re.sub(r"(?m)^\s*#.*$", "", source.read_text("utf-8", "replace"))
 
 
 def main(args: list[str]) -> int:

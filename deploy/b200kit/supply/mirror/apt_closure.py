@@ -79,16 +79,15 @@ class Apt:
         else:
             self._copy_own(parts)
         for each in self.of.repositories:
-            keyring = self.root / f"{each.name}.asc"
             try:
                 text = Path(each.key).read_text(errors="replace")
-                keyring.write_bytes(openpgp.canonical(text, each.fingerprint))
+                key = openpgp.embedded(text, each.fingerprint)
             except FileNotFoundError:
                 keys = f"b200 keys {self.of.system} --to {Path(each.key).parent}"
                 raise AptRefused(f"{each.key} is not there: {keys}") from None
             except (OSError, ValueError) as error:
                 raise AptRefused(f"{each.key}: {error}") from None
-            source = render("apt/repository.sources.j2", repository=each, keyring=str(keyring))
+            source = render("apt/repository.sources.j2", repository=each, key=key)
             (parts / f"{each.name}.sources").write_bytes(source)
 
     def _copy_own(self, parts: Path) -> None:
