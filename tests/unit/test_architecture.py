@@ -142,14 +142,14 @@ def is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
-def test_node_imports_only_the_standard_library_pynvml_and_itself() -> None:
+def test_node_imports_only_the_standard_library_what_it_carries_and_itself() -> None:
     wrong = [
         f"{name}: {module}"
         for name, path in SOURCES.items()
         if name.startswith("node/")
         for module in imported(path)
         if not is_standard(module)
-        and module not in ("b200kit", "pynvml")
+        and module not in ("b200kit", "pynvml", "yaml")
         and not module.startswith("b200kit.node.")
     ]
     assert wrong == []
@@ -159,6 +159,7 @@ def test_node_imports_only_the_standard_library_pynvml_and_itself() -> None:
 # through node/lib/documents.py, which bounds it and names its source.
 BARE_READERS = {
     "b200kit/node/lib/documents.py": "it is that reader",
+    "b200kit/node/lib/tables.py": "YAML of texts alone, of ours and of root's",
     "b200kit/catalog/shipped.py": "the data that come with b200kit",
     "b200kit/node/state/plausible.py": "the schema that comes with b200kit",
     "b200kit/records/archive.py": "the schema that comes with b200kit",
@@ -439,12 +440,14 @@ def test_locks_say_what_to_install_and_not_where_from() -> None:
 def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     besides = {"__main__.py", "b200kit/__init__.py", "compiled.py", "pynvml.py"}
     names = set(zipapp.contents())
-    assert {name for name in names if not name.startswith("b200kit/node/")} == besides
+    carried = {name for name in names if name.startswith("yaml/") and name.endswith(".py")}
+    assert "yaml/__init__.py" in carried
+    assert {n for n in names - carried if not n.startswith("b200kit/node/")} == besides
     data = {
-        "b200kit/node/checks/rows.yaml",
-        "b200kit/node/client/texts.yaml",
-        "b200kit/node/facts/nvml/since.yaml",
-        "b200kit/node/state/advice.yaml",
+        "b200kit/node/checks/rows.json",
+        "b200kit/node/client/texts.json",
+        "b200kit/node/facts/nvml/since.json",
+        "b200kit/node/state/advice.json",
         "b200kit/node/state/node-state.schema.json",
     }
     assert {name for name in names if not name.endswith(".py")} == data

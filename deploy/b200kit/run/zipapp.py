@@ -1,14 +1,20 @@
-"""The node program as one file: b200kit.node and nvidia-ml-py's pynvml, always the same bytes."""
+"""The node program as one file, always the same bytes: b200kit.node, pynvml and PyYAML.
+
+Both libraries are those that are installed here, pure Python, and locked by the controller's own
+requirements. Tables are packed as JSON (b200kit/node/lib/tables.py).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import zipfile
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from b200kit.node.lib import tables
 from b200kit.run.places import PACKAGE
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -28,24 +34,28 @@ COMPILED = "b200kit/node/lib/compiled.py"
 
 
 class MissingLibrary(RuntimeError):
-    """nvidia-ml-py is not installed where the program is built."""
+    """A library is not installed where the program is built."""
 
 
 def contents() -> dict[str, bytes]:
     """Path in the archive to content: nothing but what the node needs."""
     node = PACKAGE / "node"
-    data = (*node.rglob("*.schema.json"), *node.rglob("*.yaml"))
-    sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *data]
+    sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *node.rglob("*.schema.json")]
     files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sources}
+    for path in node.rglob("*.yaml"):
+        table = json.dumps(tables.parse(path.read_text(encoding="utf-8")), ensure_ascii=False)
+        files[path.relative_to(PACKAGE.parent).with_suffix(".json").as_posix()] = table.encode()
+    library = installed("yaml").parent
+    files |= {f"yaml/{path.name}": path.read_bytes() for path in library.glob("*.py")}
     own = {"__main__.py": MAIN.encode(), "compiled.py": files[COMPILED]}
-    return {**files, **own, "pynvml.py": pynvml().read_bytes()}
+    return {**files, **own, "pynvml.py": installed("pynvml").read_bytes()}
 
 
-def pynvml() -> Path:
-    """The source of the installed nvidia-ml-py."""
-    spec = find_spec("pynvml")
+def installed(name: str) -> Path:
+    """The source of an installed library."""
+    spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise MissingLibrary("nvidia-ml-py is not installed; install this project's requirements")
+        raise MissingLibrary(f"{name} is not installed; install this project's requirements")
     return Path(spec.origin)
 
 

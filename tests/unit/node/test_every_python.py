@@ -151,10 +151,4 @@ def test_files_are_written_alike(python: str, program: Path, tmp_path: Path) -> 
     there = (python, "-I", "-c", own_state.PROGRAM, program, state)
     assert answer(run(*there, "put_files", said=document)) == 1
     assert (target.stat().st_mode & 0o777, target.read_bytes()) == (0o640, b'{"kept": 1}')
-    merge = json.dumps({"path": str(target), "set": {"features": {"cdi": True}}})
-    merged = answer(run(*there, "merge_json", said=merge))
-    assert merged == {"changed": ["features.cdi"]}
-    assert json.loads(target.read_text()) == {"kept": 1, "features": {"cdi": True}}
-    kept = [json.loads(file.read_text()) for file in (state / "backup").iterdir()]
-    assert kept == [{"kept": 1}]
     assert str(target) in json.loads((state / "installed.json").read_text())["files"]

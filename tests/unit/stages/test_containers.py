@@ -96,12 +96,11 @@ def test_runtimes_are_only_looked_at_where_the_inventory_asks_for_them(tmp_path:
 
 def test_docker_with_cdi_off_gets_it_and_is_restarted(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker__daemon__cdi_spec_dirs=[])
-    machine.answers["merge-json"] = (True, '{"changed": ["features.cdi"]}')
+    machine.answers["docker-cdi"] = (True, '{"changed": ["features.cdi"]}')
     (what,) = planned(node, "containers")
     assert_message(what)
     make(node, "containers")
-    merged, restarted = machine.ran("merge-json|systemctl restart")
-    assert "merge-json" in merged
+    _, restarted = machine.ran("docker-cdi|systemctl restart")
     assert f"systemctl restart docker.service && rm -f {DOCKER_PENDING}" in restarted
     assert "daemon-reload" not in restarted
 
@@ -116,7 +115,7 @@ def test_live_restore_keeps_containers_through_the_restart(tmp_path: Path) -> No
 def test_a_refused_merge_is_the_stages_one_line_and_nothing_is_restarted(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker__daemon__cdi_spec_dirs=[])
     line = "b200kit: /etc/docker/daemon.json: it is a link to /srv/x; nothing was changed"
-    machine.answers["merge-json"] = (False, line)
+    machine.answers["docker-cdi"] = (False, line)
     with raises_message(RemoteError):
         make(node, "containers")
     assert machine.ran("systemctl restart docker") == []
@@ -134,11 +133,12 @@ def test_a_restart_that_a_killed_run_left_pending_is_made(tmp_path: Path) -> Non
 
 def test_containerd_is_switched_on_and_its_containers_go_on(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "containerd", containerd__config__cdi=False)
-    machine.answers["containerd-cdi"] = (True, '{"changed": ["enable_cdi"]}')
+    machine.answers["nvidia-ctk"] = (True, "")
     (what,) = planned(node, "containers")
     assert_message(what)
     make(node, "containers")
-    assert machine.ran("systemctl restart containerd.service")
+    configured, _ = machine.ran("nvidia-ctk|systemctl restart containerd.service")
+    assert "runtime configure --runtime=containerd --cdi.enabled" in configured
 
 
 REFUSED = {
@@ -176,7 +176,7 @@ def test_a_runtime_that_is_missing_is_installed_first(tmp_path: Path) -> None:
     machine.answers["dpkg-query -W .* containerd.io"] = (False, "")
     machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
     machine.answers["apt-cache policy docker.io"] = (True, POLICY.format("26.1.5+dfsg1-9"))
-    machine.answers["merge-json"] = (True, '{"changed": ["features.cdi"]}')
+    machine.answers["docker-cdi"] = (True, '{"changed": ["features.cdi"]}')
     install, switch, generate = planned(node, "containers")
     assert_message(install)
     assert_message(switch)

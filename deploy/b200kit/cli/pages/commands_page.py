@@ -131,8 +131,7 @@ _NODE_EXITS = {
     "driver-log": "0 also when there is no such line; 1 no log can be read",
     "acs-off": "0 off everywhere; 1 with a line for each bridge that stays on",
     "power-limit": "0 as asked on every GPU; 1 with a line for each that is not; 2 usage",
-    "merge-json": "0 merged or nothing to do; 1 with one line, nothing changed",
-    "containerd-cdi": "0 on; 1 with one line, nothing changed",
+    "docker-cdi": "0 on; 1 with one line, nothing changed",
     "engine-probe": "0 the engine may start; 1 it may not, with one line; 2 usage",
     "gpu-free": "0 free; 1 held, with the holder's name; 2 unknown",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,14 +11,12 @@ from typing import Any
 from b200kit.node.checks.findings import each_gpu, failed, passed
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import NAMED, OnNode
-from b200kit.node.lib import yaml_subset
+from b200kit.node.lib import tables
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
 
-GROUPS: dict[str, dict[str, dict[str, Any]]] = yaml_subset.load(
-    (pkgutil.get_data(__package__, "rows.yaml") or b"").decode()
-)
+GROUPS: dict[str, dict[str, dict[str, Any]]] = tables.load(__package__, "rows")
 """Rows by group and the id of the check."""
 
 

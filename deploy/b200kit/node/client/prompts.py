@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pkgutil
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,11 +17,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from b200kit.node.lib import documents, yaml_subset
+from b200kit.node.lib import documents, tables
 
 MOST_BYTES = 16 << 20
 """Of a site's file: it is copied to every node."""
-_FILE = "texts.yaml"
 _FEW, _MANY = (2, 60), (110, 9800)
 _BESIDE_TASK = 12
 """Words of text, at least, that a task needs before it."""
@@ -108,7 +106,7 @@ class Texts:
     @property
     def name(self) -> str:
         """Its name with the digest of the sentences."""
-        return f"own texts {hashlib.sha256(_data()).hexdigest()[:8]}"
+        return f"own texts {hashlib.sha256(json.dumps(table()).encode()).hexdigest()[:8]}"
 
     def text(self, words: int, seed: str, number: int) -> str:
         """`words` words that end in a task, where they are enough to have one."""
@@ -138,14 +136,10 @@ def _words(chooser: random.Random) -> Iterator[str]:
             yield from sentence.format(**drawn, few=few, many=many).split()
 
 
-def _data() -> bytes:
-    return pkgutil.get_data(__package__, _FILE) or b""
-
-
 @lru_cache(maxsize=1)
 def table() -> dict[str, Any]:
     """texts.yaml."""
-    found: dict[str, Any] = yaml_subset.load(_data().decode())
+    found: dict[str, Any] = tables.load(__package__, "texts")
     return found
 
 

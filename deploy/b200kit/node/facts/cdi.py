@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.cdi_support import KIND
-from b200kit.node.lib import documents, yaml_subset
+from b200kit.node.lib import documents, tables
 from b200kit.node.lib.readings import attempt
 
 DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
@@ -41,7 +41,7 @@ def summary(path: Path) -> dict[str, Any] | None:
     with path.open(encoding="utf-8") as file:
         text = file.read(documents.LARGE + 1)
     is_json = path.suffix == ".json"
-    value = documents.parse(text, documents.LARGE) if is_json else yaml_subset.load(text)
+    value = documents.parse(text, documents.LARGE) if is_json else tables.parse(text)
     document = documents.structure(documents.Object, value)
     if document.get("kind") != KIND:
         return None

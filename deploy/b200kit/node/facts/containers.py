@@ -53,15 +53,14 @@ def containerd() -> dict[str, Any] | None:
     }
 
 
-def dump(program: str, config: Path | None = None) -> str:
+def dump(program: str) -> str:
     """The whole configuration as containerd itself understands it.
 
     Its own defaults where there is no file; raises OSError with its words when it refuses the file.
     """
-    path = config or (CONTAINERD_CONFIG if CONTAINERD_CONFIG.exists() else None)
-    if path is None:
+    if not CONTAINERD_CONFIG.exists():
         return command([program, "config", "default"])
-    return command([program, "--config", str(path), "config", "dump"])
+    return command([program, "--config", str(CONTAINERD_CONFIG), "config", "dump"])
 
 
 def cri_settings(dumped: str) -> dict[str, Any] | None:

@@ -1,1 +1,1 @@
-"""Acts on the operating system: ACS off, the firewall trial, CDI in containerd, settings."""
+"""Acts on the operating system: ACS off, the firewall trial, CDI in docker, settings."""

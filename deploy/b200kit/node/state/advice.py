@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pkgutil
-
-from b200kit.node.lib import yaml_subset
+from b200kit.node.lib import tables
 from b200kit.node.state.verdict import Action, Finding, Status
 
 UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
 BY_CAUSE: dict[str, str] = {
     cause: text
-    for causes, text in yaml_subset.load(
-        (pkgutil.get_data(__package__, "advice.yaml") or b"").decode()
-    ).items()
+    for causes, text in tables.load(__package__, "advice").items()
     for cause in causes.split(", ")
 }
 """Check, check and step, or unit to what is to be done."""

@@ -1,13 +1,12 @@
 """Container runtimes of a node: bring what is missing, switch CDI on, restart what must be.
 
 A runtime that is there, whoever brought it, is kept; only where none is, the distribution's own
-package is installed. Configuration files are the owner's: the node program changes a few keys of
-them (b200kit/node/lib/merge_json.py, b200kit/node/host/containerd_cdi.py).
+package is installed. Configuration files are the owner's: nvidia-ctk changes containerd's, and the
+node program docker's (b200kit/node/host/docker_cdi.py says why).
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,13 +19,24 @@ from b200kit.node.state import drift
 from b200kit.node.state.drift import Package
 from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
-from b200kit.run.remote import RemoteError
+from b200kit.run.remote import RemoteError, program_step
 
-DAEMON_JSON = "/etc/docker/daemon.json"
 _DOCKERS_OWN = "dpkg-query -W -f '${db:Status-Abbrev}' containerd.io 2>/dev/null | grep -q ^.i"
 # Quadlets came with podman 4.4, the keys ours have with 4.7 (Ulimit, PidsLimit, ShmSize).
 _QUADLETS = (4, 7)
-_FILES = {"docker": DAEMON_JSON, "containerd": "/etc/containerd/config.toml"}
+_CONFIG, _DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
+_FILES = {"docker": "/etc/docker/daemon.json", "containerd": _DROP_IN}
+_KEPT = "/var/lib/b200kit/backup/etc-containerd-config.toml"
+# It copies the CRI plugin's section into the drop-in, since containerd before 2.1 replaces a
+# section by an imported one (containerd#5837), and adds the import to the owner's file.
+_CONTAINERD = (
+    f"mkdir -p {_KEPT.rpartition('/')[0]} && "
+    f"{{ test ! -e {_CONFIG} || test -e {_KEPT} || cp -p {_CONFIG} {_KEPT}; }} && "
+    "nvidia-ctk --quiet runtime configure --runtime=containerd --cdi.enabled && "
+    "{ containerd config dump | grep -q '^ *enable_cdi = true' || { "
+    f"echo 'CDI is off in `containerd config dump` after nvidia-ctk; if {_CONFIG} is of version 1: "
+    "containerd config migrate' >&2; false; }; }"
+)
 
 
 def restart(name: str) -> str:
@@ -130,26 +140,15 @@ def stops(name: str, state: StateView) -> str:
 
 
 def _switch(name: str, cost: str) -> Callable[[Node], None]:
-    markers = [drift.pending_marker(restart(name))]
-    documents = {
-        "docker": (
-            "merge-json",
-            {
-                "path": DAEMON_JSON,
-                "set": {"features": {"cdi": True}},
-                "extend": {"cdi-spec-dirs": ["/etc/cdi", "/var/run/cdi"]},
-                "check": ["dockerd", "--validate", "--config-file"],
-                "markers": markers,
-            },
-        ),
-        "containerd": ("containerd-cdi", {"markers": markers}),
-    }
-    command, document = documents[name]
+    marker = shlex.quote(drift.pending_marker(restart(name)))
 
     def act(node: Node) -> None:
         if cost:
             node.say("containers", f"restarting {name}{cost}")
-        node.connected().program(command, stdin=json.dumps(document))
+        change = program_step("docker-cdi") if name == "docker" else _CONTAINERD
+        undo = f"{{ rm -f {marker}; false; }}"
+        begin = f"mkdir -p {drift.PENDING} && touch {marker}"
+        node.connected().run(f"{begin} && {{ {change} || {undo}; }}")
         _restart(name)(node)
 
     return act

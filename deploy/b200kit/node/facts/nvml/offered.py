@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from functools import cache
 from typing import Any
 
-from b200kit.node.lib import yaml_subset
+from b200kit.node.lib import tables
 from b200kit.node.lib.readings import reason, unmeasured
 from b200kit.node.state.not_offered import branch, not_offered
 
@@ -19,7 +18,7 @@ such function, other structure version. A GPU that is lost (15) is lost with any
 @cache
 def first_branches() -> dict[str, int]:
     """Dotted key of a reading to the first driver branch that offers it."""
-    table = yaml_subset.load((pkgutil.get_data(__package__, "since.yaml") or b"").decode())
+    table = tables.load(__package__, "since")
     return {key: int(first) for first, keys in table.items() for key in keys.values()}
 
 

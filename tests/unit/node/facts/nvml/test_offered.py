@@ -10,7 +10,7 @@ import pytest
 from b200kit.node.checks.judge import judge
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.nvml.offered import first_branches, named
-from b200kit.node.lib import yaml_subset
+from b200kit.node.lib import tables
 from tests.lab.hardware import shim_build
 from tests.messages import assert_message
 from tests.unit import states
@@ -24,7 +24,7 @@ OLDEST = min(abi.vendor()["headers"])
 
 def by_name() -> dict[str, int]:
     """What NVML is asked for to the branch that our table has."""
-    table = yaml_subset.load(SINCE.read_text("utf-8"))
+    table = tables.parse(SINCE.read_text("utf-8"))
     return {name: int(branch) for branch, keys in table.items() for name in keys}
 
 
