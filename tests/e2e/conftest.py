@@ -64,7 +64,7 @@ def _records_apart(made: pytest.TempPathFactory) -> Iterator[None]:
     """Records, transactions and the like in folders of their own."""
     with pytest.MonkeyPatch.context() as patch:
         for variable in KEPT:
-            patch.setenv(variable, str(made.mktemp(variable.lower())))
+            patch.setenv(variable, str(made.mktemp(variable.lower()) / "kept"))
         yield
 
 

@@ -13,7 +13,6 @@ import pytest
 import tests.lab as lab
 from b200kit.inventory.secrets import Secret
 from b200kit.operations import reboot
-from b200kit.records import store
 from b200kit.reprovision import power
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.actions.power_cycle import ACTION as CYCLE
@@ -21,6 +20,7 @@ from b200kit.reprovision.actions.reimage import ACTION as REIMAGE
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node
+from b200kit.store import database
 from tests.e2e.tools import acting
 from tests.lab import node_faults
 from tests.lab.paths import lab_paths
@@ -91,7 +91,7 @@ def test_neighbour_keeps_its_power_where_the_inventory_has_its_controller(
 ) -> None:
     """Whose it is, is known by the inventory, or by what the node's own firmware says."""
     # Runs of other tests have kept what the nodes of this name are.
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "b200.db"))
     neighbour = acting.node("b200-2")
     before = reboot.boot_id(neighbour.connected())
     swapped = acting.bmc(node, system=system_id(neighbour.name))

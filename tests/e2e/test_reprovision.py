@@ -21,8 +21,8 @@ import pytest
 
 import tests.lab as lab
 from b200kit import cli
-from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
+from b200kit.store import database
 from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools import streams
@@ -135,7 +135,7 @@ def served(boot: Boot, live: Live, tmp_path_factory: pytest.TempPathFactory) -> 
         pytest.skip(str(error))
     bmc_up()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
+        patch.setenv(database.VARIABLE, str(folder / "b200.db"))
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
         outcome = deploy("b200.py", *words())
         assert outcome.code == 0, outcome.said[-4000:]

@@ -10,11 +10,10 @@ import json
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from b200kit.records import tuning as store
+from b200kit.records import store
 from b200kit.records.tuning import AnyLine, CellLine
 from b200kit.tuning import fragment
 from tests.e2e.conftest import Live
@@ -30,24 +29,18 @@ TUNE = {
 ASKED = ("--data", f"tune={json.dumps(TUNE)}")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the cells of this module are kept."""
-    return tmp_path_factory.mktemp("tuning")
-
-
 def serves(outcome: Outcome) -> None:
     """The node is live, or was put back as it was."""
     assert outcome.code == 0, outcome.said[-3000:]
 
 
 @pytest.fixture(scope="module")
-def killed(live: Live, folder: Path) -> list[AnyLine]:
+def killed(live: Live) -> list[AnyLine]:
     """The lines of a tuning that was killed as soon as it reported the second layout's cell."""
     live(1)
     serves(deploy())
     with subprocess.Popen(
-        command("tune.py", *ASKED), cwd=ROOT, env=os.environ | {"B200_TUNING": str(folder)},
+        command("tune.py", *ASKED), cwd=ROOT, env=os.environ,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as run:  # fmt: skip
         assert run.stderr is not None
@@ -57,25 +50,25 @@ def killed(live: Live, folder: Path) -> list[AnyLine]:
             if "(A): chat 8/s" in line:
                 break
         run.send_signal(signal.SIGKILL)
-    lines = store.read(folder, NODE)
+    lines = store.tuning_of(NODE)
     assert lines, "".join(said)[-3000:]
     return lines
 
 
 @pytest.fixture(scope="module")
-def resumed(killed: list[AnyLine], folder: Path) -> Outcome:
+def resumed(killed: list[AnyLine]) -> Outcome:
     """The same tuning, run again to its end."""
     assert len(on(NODE, "ls /etc/vllm").split()) == 4, "it was killed on the second layout"
-    outcome = deploy("tune.py", *ASKED, B200_TUNING=str(folder))
+    outcome = deploy("tune.py", *ASKED)
     serves(outcome)
     return outcome
 
 
 def test_each_cell_is_measured_once_whatever_killed_the_run(
-    killed: list[AnyLine], resumed: Outcome, folder: Path
+    killed: list[AnyLine], resumed: Outcome
 ) -> None:
     """A cell whose client starved on a busy machine is failed, and measured again; none else is."""
-    lines = store.read(folder, NODE)
+    lines = store.tuning_of(NODE)
     assert lines[: len(killed)] == killed
     done = [_named(line) for line in cells(lines) if line.cell.status == "done"]
     assert len(done) == len(set(done))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.report.files import stored
-from b200kit.reprovision import ledger
+from b200kit.store import database
 from tests.fake.connector import FOLDER
 from tests.fake.forked import PYINFRA, ROOT, Forked
 from tests.fake.machine import Machine, State
@@ -118,7 +118,7 @@ class Fleet:
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(self.folder / "plugin"), str(ROOT)])
-        own = {ledger.VARIABLE: str(self.folder / "transactions")}
+        own = {database.VARIABLE: str(self.folder / "b200.db")}
         kept = {name: os.environ.get(name, where) for name, where in own.items()}
         return {FOLDER: str(self.folder), "PYTHONPATH": path, "COLUMNS": "200", **kept}
 
@@ -136,7 +136,6 @@ class Fleet:
         site = data(
             driver="580.105.08",
             nvlsm="2025.06.11-1",
-            records=str(self.folder / "records"),
             api_key={"env": "B200_FAKE_KEY"},
             hf_token={"env": "B200_FAKE_TOKEN"},
         )

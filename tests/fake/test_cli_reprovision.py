@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+import sqlite3
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,14 @@ import pytest
 from b200kit import cli
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import documents
-from b200kit.reprovision import ledger
 from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Decision
-from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger import LOG, Ledger, Transactions
 from b200kit.reprovision.ledger_line import DoneLine, EvidenceBundle, IntentLine
 from b200kit.reprovision.states import State
 from b200kit.run import process
+from b200kit.store import database
+from b200kit.store.database import Store
 from tests.fake.fleet import Fleet
 from tests.messages import TIME, assert_message
 from tests.unit import corpus, states
@@ -33,11 +35,11 @@ TOUCHES = "put|apt-get|systemctl|quarantine|drain|gpu-daemons|reboot"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the transactions of the test are."""
-    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "transactions"))
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transactions:
+    """The transactions of the test."""
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "b200.db"))
     monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
-    return tmp_path / "transactions"
+    return Transactions(Store(tmp_path / "b200.db"))
 
 
 def bundle() -> str:
@@ -72,7 +74,7 @@ def described(run: Any, word: str) -> list[str]:
 
 
 def test_breaker_opens_before_any_of_many_nodes_that_fail_alike_is_touched(
-    tmp_path: Path, folder: Path
+    tmp_path: Path, site: Transactions
 ) -> None:
     fleet = Fleet(tmp_path / "site")
     for number in range(8):
@@ -81,23 +83,25 @@ def test_breaker_opens_before_any_of_many_nodes_that_fail_alike_is_touched(
     assert run.code == 1, run.stderr
     assert set(run.outcomes.values()) == {"unfit"}
     assert [name for name in fleet.names if fleet.machine(name).ran(TOUCHES)] == []
-    assert not folder.exists()
+    assert not site.store.path.exists()
     lines = described(run, "nodes fail alike")
     assert len(lines) == 1, lines
     assert_message(lines[0], NODE=re.compile(r"^n\d\d"))
 
 
 @pytest.fixture
-def small(tmp_path: Path, folder: Path) -> Fleet:
+def small(tmp_path: Path, site: Transactions) -> Fleet:
     """Two bare nodes with one fault each, not the same."""
-    del folder
+    del site
     fleet = Fleet(tmp_path / "site")
     fleet.add("n01", NO_NVLINK)
     fleet.add("n02", corpus.named("hardware thermal slowdown").state())
     return fleet
 
 
-def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder: Path) -> None:
+def test_dry_run_prints_each_nodes_plan_and_touches_nothing(
+    small: Fleet, site: Transactions
+) -> None:
     run = small.run("reprovision.py", "--dry", yes=False)
     assert run.code == 0, run.stderr
     for name in small.names:
@@ -105,38 +109,33 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
         lines = described(run, f"{name}  plan")
         assert len(lines) == 3, run.stderr
         assert_message(*lines)
-    assert not folder.exists()
+    assert not site.store.path.exists()
 
 
 def test_damaged_transaction_stops_its_node_and_the_others_continue(
-    small: Fleet, folder: Path
+    small: Fleet, site: Transactions
 ) -> None:
     for machine in map(small.machine, small.names):
         machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
         machine.save()
-    site = small.folder / "group_data" / "nodes.py"
+    keys = small.folder / "group_data" / "nodes.py"
     limits = {
         "budgets": dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0),
     }
-    site.write_text(site.read_text() + f"reprovision = {limits}\nrollout = {{'floor': 0}}\n")
-    folder.mkdir()
-    (folder / "n02.jsonl").write_text('{"kind": "open"}\n')
+    keys.write_text(keys.read_text() + f"reprovision = {limits}\nrollout = {{'floor': 0}}\n")
+    site.store.append(LOG, "n02", '{"kind": "open"}')
     run = small.run("reprovision.py")
     assert run.outcomes == {"n01": "quarantined", "n02": "failed"}, run.stderr[-3000:]
     assert small.machine("n02").ran(TOUCHES) == []
-    assert_message(run.described("n02"), FOLDER=folder)
-    run = small.run("reprovision.py", "--limit", "n02", "--data", "reason=a new board")
-    assert run.outcomes == {"n02": "quarantined"}, run.stderr[-3000:]
-    assert ledger.read(folder, "n02").findings
-    assert [path.read_text() for path in folder.glob("n02.damaged-*")] == ['{"kind": "open"}\n']
+    assert_message(run.described("n02"), SITE=site.store.path.parent)
 
 
 def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
-    small: Fleet, folder: Path
+    small: Fleet, site: Transactions
 ) -> None:
     # n01 awaits manual repair, n02 has an owner by the ledger here, n03 by its own copy.
     small.add("n03", NO_NVLINK)
-    waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier")
+    waiting = Ledger(site, "n01", "ops-on-call@one pid 7", "earlier")
     waiting.claim()
     waiting.begin([], "nvlink.links: 0 of 18", "")
     decision = Decision(Level.REPLACE, "no level is left", parts=("GPU 2, module 8",))
@@ -146,7 +145,7 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
         waiting.append(DoneLine(result=step, why="GPU 2 has no NVLink", evidence=kept))
     waiting.release()
     assert waiting.read().state is State.MANUAL
-    hers = Ledger(folder, "n02", "alice@elsewhere pid 7", "hers")
+    hers = Ledger(site, "n02", "alice@elsewhere pid 7", "hers")
     hers.claim()
     since = "2026-11-21T09:00:00Z"
     his = CopiedTransaction("his", State.SERVING, "bob@far pid 3", since, (), "")
@@ -164,7 +163,7 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     assert run.hosts["n01"]["reprovision"]["parts"] == ["GPU 2, module 8"]
     assert_message(run.described("n02"), TIME=TIME)
     assert_message(run.described("n03"))
-    assert not ledger.read(folder, "n03").is_open
+    assert not site.read("n03").is_open
     hers.release()
 
 
@@ -178,7 +177,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
-    live: Fleet, folder: Path
+    live: Fleet, site: Transactions
 ) -> None:
     before = len(live.machine("n03").log)
     run = live.run("reprovision.py")
@@ -189,19 +188,19 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     ]
     machine.hardware = NO_NVLINK
     machine.save()
-    site = live.folder / "group_data" / "nodes.py"
-    before_floor = site.read_text()
-    site.write_text(before_floor + "rollout = {'floor': 1}\n")
+    keys = live.folder / "group_data" / "nodes.py"
+    before_floor = keys.read_text()
+    keys.write_text(before_floor + "rollout = {'floor': 1}\n")
     run = live.run("reprovision.py")
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
-    site.write_text(before_floor)
+    keys.write_text(before_floor)
     assert_message(run.described("n03"))
-    assert not folder.exists()
+    assert not site.store.path.exists()
 
 
 @pytest.mark.process
 def test_node_that_is_only_starting_is_left_alone(
-    live: Fleet, folder: Path, tmp_path: Path
+    live: Fleet, site: Transactions, tmp_path: Path
 ) -> None:
     mine = live.copy(tmp_path / "starting", "n03")
     machine = mine.machine("n03")
@@ -213,7 +212,7 @@ def test_node_that_is_only_starting_is_left_alone(
     assert (run.code, run.outcomes) == (1, {"n03": "unmeasured"}), run.stdout
     assert_message(run.described("n03"))
     assert re.findall(TOUCHES, "\n".join(mine.machine("n03").log[before:])) == []
-    assert not folder.exists()
+    assert not site.store.path.exists()
 
 
 def test_word_that_is_no_level_is_refused_before_any_connection(small: Fleet) -> None:
@@ -224,15 +223,15 @@ def test_word_that_is_no_level_is_refused_before_any_connection(small: Fleet) ->
 
 
 def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
-    live: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
+    live: Fleet, site: Transactions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = live.machine("n03")
     machine.hardware = NO_NVLINK
     machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
     machine.save()
-    site = live.folder / "group_data" / "nodes.py"
+    keys = live.folder / "group_data" / "nodes.py"
     budgets = {"budgets": {"reset_gpus": 1, "reboot": 1}}
-    site.write_text(site.read_text() + f"fabric_deadline_s = 1\nreprovision = {budgets}\n")
+    keys.write_text(keys.read_text() + f"fabric_deadline_s = 1\nreprovision = {budgets}\n")
     run = live.run("reprovision.py")
     part = "replace GPU 2 (module 7, PCI 0000:96:00.0, serial 1650000000003"
     assert (run.code, run.outcomes) == (1, {"n03": "quarantined"}), run.stderr[-3000:]
@@ -244,7 +243,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     # EvidenceBundle before each level and before manual repair.
     assert len(machine.ran("node.pyz support-bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
-    tried = ledger.read(folder, "n03").attempts
+    tried = site.read("n03").attempts
     assert [(t.level.word, t.outcome) for t in tried] == [
         ("reset-gpus", "did not help"),
         ("reboot", "did not help"),
@@ -258,14 +257,15 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     said = capsys.readouterr().out
     assert "actions on 1 node: intact" in said
     assert part in said
-    log = folder / ledger.AUDIT
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    connection = sqlite3.connect(site.store.path)
+    connection.execute("DELETE FROM entry WHERE number > 3")
+    connection.commit()
     assert cli.main(["audit", "verify"]) == 1
-    assert_message(capsys.readouterr().err, DIGEST=re.compile(r"[0-9a-f]{10}(?=\))"))
+    assert_message(capsys.readouterr().err, SITE=site.store.path.parent)
 
 
 def test_second_node_waits_for_its_turn_and_one_that_is_off_awaits_repair(
-    small: Fleet, folder: Path
+    small: Fleet, site: Transactions
 ) -> None:
     off = small.machine("n02")
     off.reachable, off.answers = False, {".": (False, "")}
@@ -273,14 +273,13 @@ def test_second_node_waits_for_its_turn_and_one_that_is_off_awaits_repair(
     for machine in map(small.machine, small.names):
         machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
         machine.save()
-    site = small.folder / "group_data" / "nodes.py"
+    keys = small.folder / "group_data" / "nodes.py"
     never = dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0)
-    site.write_text(site.read_text() + f"reprovision = {{'budgets': {never}}}\n")
+    keys.write_text(keys.read_text() + f"reprovision = {{'budgets': {never}}}\n")
     run = small.run("reprovision.py")
     assert run.code == 1
     assert run.outcomes == {"n01": "quarantined", "n02": "quarantined"}, run.stderr[-3000:]
     assert_message(*described(run, "n02  plan"), *described(run, "n02  evidence"))
-    log = [json.loads(line) for line in (folder / ledger.AUDIT).read_text().splitlines()]
-    turns = [entry["node"] for entry in log if entry["kind"] in ("open", "release")]
+    turns = [each.node for each in site.actions() if each.kind in ("open", "release")]
     assert turns in (["n01", "n01", "n02", "n02"], ["n02", "n02", "n01", "n01"])
     assert small.machine("n01").boots == 1

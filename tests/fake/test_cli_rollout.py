@@ -15,10 +15,12 @@ from b200kit import cli
 from b200kit.inventory.keys.proof import Proof
 from b200kit.node.bandwidth import tests
 from b200kit.node.maintenance.removal import PARTS
-from b200kit.reprovision import ledger
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.planned_change import Work
 from b200kit.reprovision.states import State
 from b200kit.stages import smoke
+from b200kit.store import database
+from b200kit.store.database import Store
 from tests.fake import proofs
 from tests.fake.fleet import Fleet, Outcome, outcome_of
 from tests.messages import TIME, assert_message
@@ -48,11 +50,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the transactions of the test are."""
-    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "transactions"))
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transactions:
+    """The transactions of the test."""
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "b200.db"))
     monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
-    return tmp_path / "transactions"
+    return Transactions(Store(tmp_path / "b200.db"))
 
 
 @pytest.fixture
@@ -86,26 +88,28 @@ def rollout_lines(run: Outcome) -> list[str]:
     return [line for line in run.stderr.splitlines() if line.startswith("rollout ")]
 
 
-def states(folder: Path) -> dict[str, str]:
+def states(site: Transactions) -> dict[str, str]:
     """How the last change of each node that was taken out ended."""
-    changes = {n: ledger.read(folder, n).change for n in ledger.nodes(folder)}
+    changes = {n: site.read(n).change for n in site.nodes()}
     return {name: change.outcome for name, change in changes.items() if change}
 
 
 def test_good_change_goes_node_after_node_and_a_second_run_changes_nothing(
-    fleet: Fleet, folder: Path
+    fleet: Fleet, site: Transactions
 ) -> None:
     run = fleet.run("b200.py", *GOOD)
     assert run.code == 0, run.stderr[-3000:]
     assert order(run) == [f"{n} {what}" for n in NAMES for what in ("quarantine", "LIVE")]
-    assert states(folder) == dict.fromkeys(NAMES, "done")
+    assert states(site) == dict.fromkeys(NAMES, "done")
     begun(fleet)
     again = fleet.run("b200.py", *GOOD)
     assert (again.code, changed(fleet)) == (0, [])
     assert [len(fleet.machine(name).log) for name in NAMES] == [2] * len(NAMES)
 
 
-def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(fleet: Fleet, folder: Path) -> None:
+def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(
+    fleet: Fleet, site: Transactions
+) -> None:
     # The second and third node wait for each other before they come back.
     for name in ("n2", "n3"):
         machine = fleet.machine(name)
@@ -114,12 +118,12 @@ def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(fleet: Fleet, fol
     limits = json.dumps({"watch_s": 0, "max_out": 2})
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
     assert run.code == 0, run.stderr[-3000:]
-    waves = {name: ledger.read(folder, name).change for name in NAMES}
+    waves = {name: site.read(name).change for name in NAMES}
     assert [change.wave for change in waves.values() if change] == [1, 2, 2]
 
 
 def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
-    fleet: Fleet, folder: Path
+    fleet: Fleet, site: Transactions
 ) -> None:
     run = fleet.run("b200.py", *BAD)
     assert run.code == 1
@@ -129,13 +133,13 @@ def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
     assert canary.packages["nvidia-open"]["version"].startswith("580.105.08")
     assert canary.is_active("vllm@0.service")
     assert canary.is_active("haproxy.service")
-    assert states(folder) == {"n1": "rolled back"}
+    assert states(site) == {"n1": "rolled back"}
     assert_message(run.described("n1"), run.described("n2"))
 
 
 @pytest.mark.process
 def test_stopped_rollout_stays_so_until_it_is_resumed_or_is_another(
-    fleet: Fleet, folder: Path
+    fleet: Fleet, site: Transactions
 ) -> None:
     assert fleet.run("b200.py", *BAD, "--limit", "n1").outcomes == {"n1": "rolled back"}
     begun(fleet)
@@ -146,11 +150,11 @@ def test_stopped_rollout_stays_so_until_it_is_resumed_or_is_another(
     assert resumed.outcomes["n1"] == "rolled back"
     # Another change is another matter.
     assert fleet.run("b200.py", *GOOD, "--limit", "n2").code == 0
-    assert states(folder) == {"n1": "rolled back", "n2": "done"}
+    assert states(site) == {"n1": "rolled back", "n2": "done"}
 
 
 @pytest.mark.process
-def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, folder: Path) -> None:
+def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, site: Transactions) -> None:
     machine = fleet.machine("n1")
     machine.hardware = NO_NVLINK
     machine.save()
@@ -158,34 +162,34 @@ def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, folder: Path) 
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
     assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live"}
     assert not fleet.machine("n1").is_active("haproxy.service")
-    assert states(folder) == {"n1": ""} | dict.fromkeys(NAMES[1:], "done")
-    change = ledger.read(folder, "n1").change
+    assert states(site) == {"n1": ""} | dict.fromkeys(NAMES[1:], "done")
+    change = site.read("n1").change
     assert change
     assert change.own
     assert_message(run.described("n1"), TIME=TIME)
 
 
-def test_floor_holds_nodes_back(fleet: Fleet, folder: Path) -> None:
+def test_floor_holds_nodes_back(fleet: Fleet, site: Transactions) -> None:
     limits = json.dumps({"watch_s": 0, "floor": 3})
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
     assert set(run.outcomes.values()) == {"held"}
     assert changed(fleet) == []
-    assert states(folder) == {}
+    assert states(site) == {}
 
 
 @pytest.mark.process
-def test_node_that_serves_nobody_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
+def test_node_that_serves_nobody_waits_for_no_wave(fleet: Fleet, site: Transactions) -> None:
     fleet.add("n4")
     run = fleet.run("b200.py", *GOOD, "--limit", "n1", "--limit", "n4")
     assert run.code == 0, run.stderr[-3000:]
     assert order(run) == ["n4 LIVE", "n1 quarantine", "n1 LIVE"]
-    assert "n4" not in ledger.nodes(folder)
+    assert "n4" not in site.nodes()
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("rest", "waits"), [(False, False), (True, True), (None, True)])
 def test_node_that_a_person_has_drained_waits_for_no_wave(
-    fleet: Fleet, folder: Path, rest: bool | None, waits: bool
+    fleet: Fleet, site: Transactions, rest: bool | None, waits: bool
 ) -> None:
     machine = fleet.machine("n1")
     taken = [{"takes_requests": False}, {"takes_requests": rest}]
@@ -193,29 +197,31 @@ def test_node_that_a_person_has_drained_waits_for_no_wave(
     machine.save()
     run = fleet.run("b200.py", *GOOD, "--limit", "n1")
     assert run.code == 0, run.stderr[-3000:]
-    assert ("n1" in ledger.nodes(folder)) is waits
+    assert ("n1" in site.nodes()) is waits
 
 
 @pytest.mark.process
-def test_node_whose_gateway_is_stopped_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
+def test_node_whose_gateway_is_stopped_waits_for_no_wave(fleet: Fleet, site: Transactions) -> None:
     machine = fleet.machine("n1")
     machine.units["haproxy.service"]["active"] = "inactive"
     machine.save()
     run = fleet.run("b200.py", *GOOD, "--limit", "n1")
     assert run.code == 0, run.stderr[-3000:]
-    assert "n1" not in ledger.nodes(folder)
+    assert "n1" not in site.nodes()
 
 
 @pytest.mark.process
-def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path) -> None:
+def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, site: Transactions) -> None:
     run = fleet.run("b200.py", "--data", "fleet_weight=50")
     assert run.code == 0, run.stderr[-3000:]
     assert changed(fleet) == list(NAMES)
-    assert not ledger.nodes(folder)
+    assert not site.nodes()
 
 
 @pytest.mark.process
-def test_model_is_fetched_on_every_node_before_the_first_leaves(fleet: Fleet, folder: Path) -> None:
+def test_model_is_fetched_on_every_node_before_the_first_leaves(
+    fleet: Fleet, site: Transactions
+) -> None:
     two = ("--limit", "n1", "--limit", "n2")
     run = fleet.run("b200.py", "--data", f"model_revision={'ab' * 32}", *two)
     assert run.code == 0, run.stderr[-3000:]
@@ -224,14 +230,14 @@ def test_model_is_fetched_on_every_node_before_the_first_leaves(fleet: Fleet, fo
         fetched = next(n for n, line in enumerate(log) if "weights wait" in line)
         left = next(n for n, line in enumerate(log) if "quarantine put" in line)
         assert fetched < left
-    assert states(folder) == dict.fromkeys(("n1", "n2"), "done")
+    assert states(site) == dict.fromkeys(("n1", "n2"), "done")
 
 
 @pytest.mark.process
-def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Path) -> None:
+def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, site: Transactions) -> None:
     dry = fleet.run("b200.py", "--dry", *GOOD, yes=False)
     assert changed(fleet) == []
-    assert not folder.exists()
+    assert not site.store.path.exists()
     assert_message(*rollout_lines(dry))
     # What it took is known once one node has been through it.
     fleet.run("b200.py", *GOOD, "--limit", "n1")
@@ -250,9 +256,10 @@ def first(served: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[Flee
 
 
 @pytest.fixture
-def measured(first: tuple[Fleet, Outcome], folder: Path, tmp_path: Path) -> Fleet:
+def measured(first: tuple[Fleet, Outcome], site: Transactions, tmp_path: Path) -> Fleet:
     """The same nodes with their transactions, for one test."""
-    shutil.copytree(first[0].folder / "transactions", folder)
+    for name in ("b200.db", "b200.db.newest"):
+        shutil.copy(first[0].folder / name, site.store.path.with_name(name))
     return begun(first[0].copy(tmp_path / "measured", *NAMES))
 
 
@@ -264,7 +271,9 @@ def test_bandwidth_is_measured_wave_by_wave(first: tuple[Fleet, Outcome]) -> Non
 
 
 @pytest.mark.process
-def test_bandwidth_that_runs_out_is_measured_where_it_does(measured: Fleet, folder: Path) -> None:
+def test_bandwidth_that_runs_out_is_measured_where_it_does(
+    measured: Fleet, site: Transactions
+) -> None:
     fleet = measured
     _outlive(fleet, "n2")
     dry = fleet.run("b200.py", "--dry", *MEASURED, yes=False)
@@ -286,7 +295,7 @@ def test_bandwidth_that_runs_out_is_measured_where_it_does(measured: Fleet, fold
 
 @pytest.mark.process
 def test_smoke_test_that_runs_out_is_made_again_where_nobody_is_served(
-    fleet: Fleet, folder: Path
+    fleet: Fleet, site: Transactions
 ) -> None:
     machine = fleet.machine("n2")
     proofs.age(machine, smoke.RECORD, 0.9 * Proof().latency_ttl_h)
@@ -301,20 +310,22 @@ def test_smoke_test_that_runs_out_is_made_again_where_nobody_is_served(
 
 
 @pytest.mark.process
-def test_measurement_that_was_killed_is_made_by_the_next_run(measured: Fleet, folder: Path) -> None:
+def test_measurement_that_was_killed_is_made_by_the_next_run(
+    measured: Fleet, site: Transactions
+) -> None:
     fleet = measured
     _outlive(fleet, "n2")
     _killed(fleet, "n2", "node.pyz bandwidth", *MEASURED)
     assert not fleet.machine("n2").is_active("haproxy.service")
     run = fleet.run("b200.py", *MEASURED)
     assert run.code == 0, run.stderr[-3000:]
-    assert states(folder)["n2"] == "done"
+    assert states(site)["n2"] == "done"
     assert fleet.machine("n2").is_active("haproxy.service")
 
 
 @pytest.mark.process
 def test_node_that_is_measured_slow_is_left_out_and_the_others_are_measured(
-    measured: Fleet, folder: Path
+    measured: Fleet, site: Transactions
 ) -> None:
     fleet = measured
     _outlive(fleet, "n1", "n2")
@@ -344,42 +355,46 @@ STEPS = [
 
 @pytest.mark.parametrize(("machine", "pattern", "state"), STEPS)
 def test_killed_controller_is_followed_by_one_that_finishes(
-    machine: str, pattern: str, state: State, fleet: Fleet, folder: Path
+    machine: str, pattern: str, state: State, fleet: Fleet, site: Transactions
 ) -> None:
     _killed(fleet, machine, pattern, *GOOD)
-    assert ledger.read(folder, "n2").state is state
+    assert site.read("n2").state is state
     run = fleet.run("b200.py", *GOOD)
     assert run.code == 0, run.stderr[-3000:]
-    assert states(folder) == dict.fromkeys(NAMES, "done")
+    assert states(site) == dict.fromkeys(NAMES, "done")
     # The canary of the run that was killed was good: the node that was out comes first.
     assert order(run)[-3:] == ["n2 LIVE", "n3 quarantine", "n3 LIVE"]
-    assert _audited(folder) == 0
+    assert _audited(site) == 0
 
 
 @pytest.mark.process
 def test_rollback_that_was_killed_is_finished_and_the_rollout_stays_stopped(
-    fleet: Fleet, folder: Path
+    fleet: Fleet, site: Transactions
 ) -> None:
     _killed(fleet, "n1", r"resolve .*nvidia-open=580\.105\.08", *BAD)
-    assert ledger.read(folder, "n1").work is Work.ROLL_BACK
+    assert site.read("n1").work is Work.ROLL_BACK
     run = fleet.run("b200.py", *BAD)
     assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
     assert fleet.machine("n1").is_active("haproxy.service")
-    assert _audited(folder) == 0
+    assert _audited(site) == 0
 
 
 @pytest.mark.process
-def test_rollout_that_is_given_up_returns_what_it_took_out(fleet: Fleet, folder: Path) -> None:
+def test_rollout_that_is_given_up_returns_what_it_took_out(
+    fleet: Fleet, site: Transactions
+) -> None:
     _killed(fleet, "n1", "node.pyz measure", *GOOD)
     run = fleet.run("b200.py", *GOOD, "--data", "rollout_action=abort")
     assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
-    assert states(folder) == {"n1": "rolled back"}
+    assert states(site) == {"n1": "rolled back"}
     plain = fleet.run("b200.py")
     assert plain.code == 0, plain.stderr[-3000:]
 
 
 @pytest.mark.process
-def test_two_controllers_at_once_never_fall_below_the_floor(fleet: Fleet, folder: Path) -> None:
+def test_two_controllers_at_once_never_fall_below_the_floor(
+    fleet: Fleet, site: Transactions
+) -> None:
     for name in ("n1", "n3"):
         machine = fleet.machine(name)
         machine.meets_at = "cat .*reprovision.json"
@@ -390,12 +405,12 @@ def test_two_controllers_at_once_never_fall_below_the_floor(fleet: Fleet, folder
     assert held, found[0].stderr[-2000:]
     run = fleet.run("b200.py", *GOOD)
     assert run.code == 0, run.stderr[-3000:]
-    assert states(folder) == dict.fromkeys(NAMES, "done")
+    assert states(site) == dict.fromkeys(NAMES, "done")
 
 
 @pytest.mark.process
 def test_list_shows_a_rollout(
-    fleet: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
+    fleet: Fleet, site: Transactions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _killed(fleet, "n2", "node.pyz measure", *GOOD)
     assert cli.main(["transaction", "list"]) == 0
@@ -410,9 +425,9 @@ def _outlive(fleet: Fleet, *names: str) -> None:
         machine.save()
 
 
-def _audited(folder: Path) -> int:
+def _audited(site: Transactions) -> int:
     """The exit code of a look at the transactions alone: others' reports lie in this checkout."""
-    return cli.main(["audit", "verify", "--reports", str(folder / "none")])
+    return cli.main(["audit", "verify", "--reports", str(site.store.path.with_name("none"))])
 
 
 def _killed(fleet: Fleet, name: str, pattern: str, *data: str) -> None:
@@ -435,7 +450,7 @@ def _hangs(fleet: Fleet, name: str, pattern: str) -> None:
     machine.save()
 
 
-def test_removal_drains_and_keeps_the_floor(fleet: Fleet, folder: Path) -> None:
+def test_removal_drains_and_keeps_the_floor(fleet: Fleet, site: Transactions) -> None:
     told = fleet.run("remove.py", "--dry", "--limit", "n1", yes=False)
     assert (told.code, changed(fleet)) == (0, []), told.stderr
     assert "would drain it and stop what serves; interrupts" in told.stderr

@@ -17,7 +17,6 @@ TUNE = {"layouts": ["configured", "A", "Z"], "requests": 60, "seconds": 1, "reso
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     """One node that b200.py took live; it meets the objective below 8 requests a second."""
-    monkeypatch.setenv("B200_TUNING", str(tmp_path / "tuning"))
     fleet = Fleet(tmp_path)
     fleet.add("n01")
     assert fleet.run("b200.py").code == 0

@@ -1,4 +1,4 @@
-"""Two controllers at once, one directory of transactions: together they keep to the floor."""
+"""Two controllers at once, one store: together they keep to the floor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.reprovision import ledger
+from b200kit.reprovision.ledger import Transactions
+from b200kit.store import database
+from b200kit.store.database import Store
 from tests.fake.fleet import Fleet, Outcome, outcome_of
 from tests.fake.test_cli_reprovision import NO_NVLINK, REPAIRS
 
@@ -45,11 +47,11 @@ def at_once(fleet: Fleet, *names: str) -> list[Outcome]:
 def test_two_controllers_never_take_out_more_than_the_floor_allows(
     number: int, live: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "transactions"
-    monkeypatch.setenv(ledger.VARIABLE, str(folder))
+    site = Transactions(Store(tmp_path / "b200.db"))
+    monkeypatch.setenv(database.VARIABLE, str(site.store.path))
     monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
     fleet = live.copy(tmp_path / "site", *NAMES)
     runs = at_once(fleet, "n1", "n2")
     found = {name: said for run in runs for name, said in run.outcomes.items()}
     assert sorted(found[name] for name in ("n1", "n2")) == ["quarantined", "unfit"], runs[0].stderr
-    assert [name for name in NAMES if ledger.read(folder, name).is_open] in (["n1"], ["n2"])
+    assert [name for name in NAMES if site.read(name).is_open] in (["n1"], ["n2"])

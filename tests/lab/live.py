@@ -33,7 +33,7 @@ for unit in $({_UNITS}); do
 done
 """
 #: What a run keeps beyond its report, in the directory that each of these names.
-KEPT = ("B200_RECORDS", "B200_TRANSACTIONS", "B200_TUNING", "B200_EVIDENCE")
+KEPT = ("B200_STORE", "B200_EVIDENCE")
 
 
 def up_live(n: int = 1, progress: Progress = say) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def spec(folder: Path, **changes: Any) -> NodeSpec:
     """A sound spec whose key and requirements are files under *folder*."""
     (folder / "vendor.asc").write_text(VENDOR_KEY)
     (folder / "engine.txt").write_text("# python: 3.12\nvllm==0.32.0 --hash=sha256:00\n")
-    site = data(driver=DRIVER, nvlsm="2025.06.11-1", records=str(folder / "records"))
+    site = data(driver=DRIVER, nvlsm="2025.06.11-1")
     site["repositories"][0]["key"] = str(folder / "vendor.asc")
     site["engine"]["requirements"] = str(folder / "engine.txt")
     parsed = parse(site | changes, CATALOGUE)

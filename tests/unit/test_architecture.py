@@ -30,7 +30,7 @@ LEVELS = (
     ("catalog", "node/checks", "node/latency", "node/status"),
     ("inventory", "node/fabric", "node/renewal"),
     ("node", "run"),
-    ("converge", "node/agent", "node/maintenance"),
+    ("converge", "node/agent", "node/maintenance", "store"),
     ("serving", "stages/support"),
     ("monitoring", "readiness", "records", "supply"),
     ("quality",),

@@ -1,22 +1,23 @@
-"""`b200 audit verify|show`: the log of every action on every node, and whether it is intact."""
+"""`b200 audit verify|show`: every action on every node, and whether the store is intact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, REPORTS, TRANSACTIONS, Command, Group, Refusal
+from b200kit.cli.command import JSON, REPORTS, STORE, Command, Group, Refusal
 from b200kit.cli.report import find
 from b200kit.node.lib.documents import unstructure
 from b200kit.report.document import counted, mapping, read
 from b200kit.report.files import stored
-from b200kit.reprovision import audit, copy_comparison, ledger
-from b200kit.reprovision.ledger_line import LedgerLine, action_of
-from b200kit.run import chain, console
-from b200kit.run.places import safe_name
+from b200kit.reprovision import copy_comparison
+from b200kit.reprovision.ledger import Transactions
+from b200kit.run import console
+from b200kit.store.database import Newest, Store, StoreError
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 
@@ -31,71 +32,79 @@ def command() -> None:
     cls=Command,
     exit_codes={
         INTACT: "intact",
-        DAMAGED: "a line was changed, added, moved or removed, in the log, a node's file or copy",
-        UNREADABLE: "there is no log, or it cannot be read",
+        DAMAGED: "a line was changed, added, moved or removed, in the store or a node's copy",
+        UNREADABLE: "there is no store yet",
     },
 )
-@TRANSACTIONS
+@STORE
 @click.option(
     "--run", default="latest", show_default=True, metavar="RUN",
     help="The run that read the nodes' own copies, as b200 report takes it.",
 )  # fmt: skip
 @REPORTS
 @JSON
-def verify(transactions: Path | None, run: str, reports: Path | None, as_json: bool) -> int:
-    """Say whether the log is intact, by the nodes' files and by the nodes' own copies."""
-    folder = transactions or ledger.directory()
-    with ledger.unchanged(folder):
-        content = _content(folder)
-        names = ledger.nodes(folder)
-        lines = {name: ledger.lines(folder, name).entries for name in names}
-        digests = {name: ledger.digests(folder, name) for name in names}
-    copies = _copies(reports, run, names)
-    faults = [
-        *audit.verify(content, digests),
-        *_damaged(folder, names),
-        *_other_copies(lines, copies),
-    ]
+def verify(store: Path | None, run: str, reports: Path | None, as_json: bool) -> int:
+    """Say whether the store is intact, page by page, and by the nodes' own copies."""
+    transactions = Transactions(Store(store))
+    faults, names, last, lines = transactions.store.faults(), list[str](), Newest(), 0
+    copies = Copies()
+    with suppress(StoreError), transactions.store.reading():  # what is raised is a fault already
+        names, last = transactions.nodes(), transactions.store.last
+        lines = sum(map(transactions.count, names))
+        copies = _copies(reports, run, names)
+        faults += _wrong(transactions, names, copies)
+    if not (faults or names):
+        raise Refusal(f"{transactions.store.path} has no action yet", UNREADABLE)
+    faults = list(dict.fromkeys(faults))
     for line in faults:
         console.err(f"b200 audit: {line}")
-    log = chain.parse(action_of, content)
     state = counted(len(faults), "fault") if faults else "intact"
     if as_json:
         copied = sorted(copies.by_node)
         console.document(
-            {"actions": len(log.entries), "nodes": names, "newest": log.last, "copies": copied,
+            {"actions": lines, "nodes": names, "newest": last.digest, "copies": copied,
              "faults": faults}
         )  # fmt: skip
         return DAMAGED if faults else INTACT
-    actions = f"{counted(len(log.entries), 'action')} on {counted(len(names), 'node')}"
-    console.out(f"{actions}: {state}; newest {log.last[:10]}")
+    actions = f"{counted(lines, 'action')} on {counted(len(names), 'node')}"
+    console.out(f"{actions}: {state}; newest {last.digest[:10]}")
     console.out(_compared(copies, names))
     return DAMAGED if faults else INTACT
 
 
-@command.command("show", cls=Command, exit_codes={INTACT: "shown", UNREADABLE: "there is no log"})
+@command.command("show", cls=Command, exit_codes={INTACT: "shown", UNREADABLE: "no action yet"})
 @click.argument("node", required=False)
 @JSON
-@TRANSACTIONS
-def show(node: str | None, as_json: bool, transactions: Path | None) -> None:
+@STORE
+def show(node: str | None, as_json: bool, store: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
-    content = _content(transactions or ledger.directory())
-    entries = [e for e in chain.parse(action_of, content).entries if node in (None, e.node)]
-    console.document(unstructure(entries)) if as_json else console.out(*map(str, entries))
+    transactions = Transactions(Store(store))
+    try:
+        actions = [each for each in transactions.actions() if node in (None, each.node)]
+    except StoreError as error:
+        raise Refusal(str(error), DAMAGED) from None
+    if not actions:
+        raise Refusal(f"{transactions.store.path} has no action yet", UNREADABLE)
+    console.document(unstructure(actions)) if as_json else console.out(*map(str, actions))
 
 
-def _damaged(folder: Path, names: list[str]) -> Iterator[str]:
-    """A line for each node whose own file is damaged."""
+def _wrong(transactions: Transactions, names: list[str], copies: Copies) -> Iterator[str]:
+    """A line for each node whose lines make no transaction, or whose own copy says otherwise."""
     for name in names:
         try:
-            ledger.read(folder, name)
-        except ledger.Damaged as error:
-            yield f"{name}: {error}"
+            transactions.read(name)
+        except StoreError as error:
+            yield str(error)
+            continue
+        if name in copies.by_node:
+            lines = transactions.lines(name)
+            if fault := copy_comparison.fault(lines, copies.by_node[name], copies.run):
+                yield f"{name}: its own copy: {fault}"
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What a run read of the nodes' own copies, by the name of the node's file."""
+    """What a run read of the nodes' own copies."""
 
     run: str = ""
     folder: str = ""
@@ -114,11 +123,11 @@ def _copies(reports: Path | None, run: str, names: list[str]) -> Copies:
     found = {}
     for name, host in hosts.items():
         file = read(host, "file")
-        if safe_name(name) not in names or not isinstance(file, str):
+        if name not in names or not isinstance(file, str):
             continue
         notes = mapping(read(stored(folder / Path(file).name), "state", "notes"))
         if "reprovision" in notes:
-            found[safe_name(name)] = notes["reprovision"]
+            found[name] = notes["reprovision"]
     return Copies(folder.name, str(folder), found)
 
 
@@ -127,21 +136,3 @@ def _compared(copies: Copies, names: list[str]) -> str:
     count = len(copies.by_node)
     more = "" if count == len(names) else "; deploy/check.py reads those of the nodes that answer"
     return f"compared with the own copies of {count} of {counted(len(names), 'node')}{where}{more}"
-
-
-def _other_copies(lines: Mapping[str, Sequence[LedgerLine]], copies: Copies) -> Iterator[str]:
-    """A line for each node whose own copy is not what its file here says."""
-    for name, copy in sorted(copies.by_node.items()):
-        if fault := copy_comparison.fault(lines[name], copy, copies.run):
-            yield f"{name}: its own copy: {fault}"
-
-
-def _content(folder: Path) -> bytes:
-    """The log. A missing log beside nodes that have transactions was removed: damage."""
-    path = folder / ledger.AUDIT
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        removed = folder.is_dir() and ledger.nodes(folder)
-        code = DAMAGED if removed else UNREADABLE
-        raise Refusal(error, code) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +83,15 @@ class Refusal(Exception):
         self.exit_code = exit_code
 
 
+@contextmanager
+def refusals(exit_code: int) -> Iterator[None]:
+    """Report what cannot be read or is missing in one line, with this exit code."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise Refusal(error, exit_code) from None
+
+
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any] | click.Command)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -93,7 +103,10 @@ def folder(name: str, of: str) -> Callable[[_Decorated], _Decorated]:
 
 
 REPORTS = folder("reports", "Directory of all runs")
-TRANSACTIONS = folder("transactions", "Directory of the transactions")
+STORE = click.option(
+    "--store", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+    help="The file of a site's state; else the site's own.",
+)  # fmt: skip
 
 
 def page_option(what: str) -> Callable[[_Decorated], _Decorated]:

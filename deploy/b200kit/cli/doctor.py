@@ -5,7 +5,6 @@ from __future__ import annotations
 import locale
 import os
 import platform
-import re
 import resource
 import shutil
 import subprocess
@@ -28,8 +27,9 @@ from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.operations.site_problems import InventoryLook
 from b200kit.report.document import counted
 from b200kit.report.terminal.lines import Lines
-from b200kit.reprovision import ledger
 from b200kit.run import console, places
+from b200kit.store import database
+from b200kit.store.local_disk import mount_of
 
 SOUND, WRONG = 0, 1
 _NEEDED = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "ssh-keyscan": "openssh-client"}
@@ -40,8 +40,6 @@ _OPTIONAL = {
 _LEAST_FREE = 1 << 30
 _FILES, _FILES_A_NODE = 256, 4
 """Open files of a run, and of each connection in it (inferred)."""
-_SHARED = re.compile(r"nfs|cifs|smb|9p|sshfs|ceph|gluster|lustre|beegfs|afs")
-_LOCKS_STAY = re.compile(r"\bnolock\b|local_lock=(all|flock)")
 
 
 class Standing(StrEnum):
@@ -168,35 +166,24 @@ def _site(site: Path | None, looks: dict[Path, InventoryLook | InventoryRefused]
             yield Part("site", Standing.WRONG, f"{path.name}: {line.removeprefix(f'{path}: ')}")
         if isinstance(look, InventoryLook) and not lines:
             yield _part("site", True, f"{path}: {counted(len(look.nodes), 'node')}")
-    told = os.environ.get(ledger.VARIABLE)
-    for folder in dict.fromkeys((site.resolve(), Path(told or site).resolve())):
-        yield from _directory(next(one for one in (folder, *folder.parents) if one.is_dir()))
+    told = os.environ.get(database.VARIABLE)
+    store = Path(told).resolve().parent if told else site.resolve()
+    for folder in dict.fromkeys((site.resolve(), store)):
+        there = next(one for one in (folder, *folder.parents) if one.is_dir())
+        yield from _directory(there, has_store=folder == store)
 
 
-def _directory(folder: Path) -> Iterator[Part]:
-    mount, kind, options = _mounted(folder)
+def _directory(folder: Path, has_store: bool) -> Iterator[Part]:
+    mount = mount_of(folder)
     free = shutil.disk_usage(folder).free
-    room = f"{folder}: {kind}, {free / 1e9:.1f} GB free"
-    yield _part("disk", free >= _LEAST_FREE, room, "make room: reports and records lie there")
+    room = f"{folder}: {mount.kind}, {free / 1e9:.1f} GB free"
+    yield _part("disk", free >= _LEAST_FREE, room, "make room: reports and the store lie there")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield _part("disk", False, f"{folder} cannot be written", "chown it, or name another site")
-    if _SHARED.search(kind):
-        sound = not _LOCKS_STAY.search(options)
-        seen = f"{mount} is {kind}: locks must reach its server, or two runs change one node"
-        advice = "mount it without nolock and local_lock, or use a local disk"
-        yield Part("locks", Standing.NOTE if sound else Standing.WRONG, seen, advice)
-
-
-def _mounted(folder: Path) -> tuple[str, str, str]:
-    """Mount point, file system and options of what a directory is on (proc(5), mountinfo)."""
-    found = ("/", "unknown", "")
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        words, _, rest = line.partition(" - ")
-        mount = words.split()[4].replace("\\040", " ")
-        if folder.is_relative_to(mount) and len(mount) >= len(found[0]):
-            kind, _, options = rest.split(" ", 2)
-            found = (mount, kind, options)
-    return found
+    if has_store and mount.is_shared:
+        seen = f"{folder} is on {mount.kind}, where two controllers could write the store at once"
+        advice = f"export {database.VARIABLE}=FILE, on a local disk of one controller"
+        yield _part("store", False, seen, advice)
 
 
 def _keys(looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part]:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, Command, Group
-from b200kit.cli.records_folder import FOLDER, refusals
+from b200kit.cli.command import JSON, STORE, Command, Group, refusals
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.records import golden, store
+from b200kit.records import golden
 from b200kit.records.entries import Forgetting, Record, RecordError
+from b200kit.records.store import GOLDEN, Records
 from b200kit.run import console
+from b200kit.store.database import Store
 
 DONE, REFUSED, UNKNOWN = 0, 1, 2
-_DAMAGED = "a line of a reference's file was changed"
 _TOLERANCE = click.option(
     "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE,
     show_default=True, help="smoke.golden_tolerance of the inventory.",
@@ -31,49 +31,45 @@ def command() -> None:
 
 
 @command.command(
-    "show", cls=Command, exit_codes={DONE: "shown", REFUSED: _DAMAGED, UNKNOWN: "no reference"}
+    "show", cls=Command, exit_codes={DONE: "shown", UNKNOWN: "no reference, or damaged"}
 )
 @click.argument("key", required=False)
 @_TOLERANCE
 @JSON
-@FOLDER
-def show(key: str | None, tolerance: float, as_json: bool, records: Path) -> int:
+@STORE
+def show(key: str | None, tolerance: float, as_json: bool, store: Path | None) -> None:
     """Show what each key's reference is of and how many replicas agree, or one KEY in full."""
     with refusals(UNKNOWN):
-        names = [_name(records, key)] if key else store.nodes(records / golden.FOLDER)
+        kept = Records(GOLDEN, Store(store))
+        names = [_name(kept, key)] if key else kept.names()
         if not names:
-            raise RecordError(f"no golden answers in {records} yet: measure a node first")
-        known = {name: store.read(records / golden.FOLDER, name) for name in names}
+            raise RecordError(f"no golden answers in {kept.store.path} yet: measure a node first")
+        known = {name: kept.read(name) for name in names}
     if as_json:
         console.document(unstructure({name: record.golden for name, record in known.items()}))
     for name, record in known.items() if not as_json else ():
         console.out(*_lines(name, record, tolerance), *(_whole(record) if key else ()))
-    for name, record in known.items():
-        for note in (*record.torn, *record.damage):
-            console.err(f"b200 golden: {name}: {note}")
-    return REFUSED if any(record.damage for record in known.values()) else DONE
 
 
 @command.command("forget", cls=Command, exit_codes={DONE: "forgotten", REFUSED: "refused"})
 @click.argument("key")
 @click.option("--by", required=True, metavar="NAME", help="Who answers for it.")
 @click.option("--why", required=True, help="Why the reference is wrong.")
-@FOLDER
-def forget(key: str, by: str, why: str, records: Path) -> None:
+@STORE
+def forget(key: str, by: str, why: str, store: Path | None) -> None:
     """Forget the reference of KEY: the next replicas that agree make a new one.
 
-    What was said stays in the file, and so does by whom and why it was forgotten.
+    What was said stays, and so does by whom and why it was forgotten.
     """
     with refusals(REFUSED):
-        name = _name(records, key)
-        record = store.read(records / golden.FOLDER, name)
-        if record.damage:
-            raise RecordError(f"{name}: {record.damage[0]}")
+        kept = Records(GOLDEN, Store(store))
+        name = _name(kept, key)
+        record = kept.read(name)
         if not record.golden:
             raise RecordError(f"{name}: nothing is to be forgotten")
         first = record.golden[0].node
         entry = Forgetting(first, timestamp.now(), by.strip(), why.strip())
-        store.append(records / golden.FOLDER, name, entry)
+        kept.append(name, entry)
     console.out(f"{name}: forgotten, by {by}: {why}")
     console.out("Measure two replicas that are right next: smoke.py on a node you trust.")
 
@@ -102,9 +98,9 @@ def _whole(record: Record) -> Iterator[str]:
         yield f"    {field}: {value}"
 
 
-def _name(records: Path, key: str) -> str:
+def _name(kept: Records, key: str) -> str:
     """The one key that begins so. Raises RecordError."""
-    found = [name for name in store.nodes(records / golden.FOLDER) if name.startswith(key)]
+    found = [name for name in kept.names() if name.startswith(key)]
     if len(found) != 1:
-        raise RecordError(f"{key!r} is not the beginning of one key in {records / golden.FOLDER}")
+        raise RecordError(f"{key!r} is not the beginning of one key in {kept.store.path}")
     return found[0]

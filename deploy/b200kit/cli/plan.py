@@ -281,7 +281,7 @@ def lines(result: PlanResult) -> list[str]:
 def _validated(result: PlanResult) -> str:
     """Whether answers of what is served in fewer bits were compared with the original's here."""
     names, model = ", ".join(result.lowered), result.subject.name
-    found = kept.of_model(kept.folder(None), model, result.engine, result.lowered)
+    found = kept.of_model(model, result.engine, result.lowered)
     if found is None:
         return (
             f"{names}: not validated here; nodes serve it once it was compared with the original "

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, Command, Group, Refusal
-from b200kit.cli.records_folder import FOLDER
+from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
@@ -18,6 +17,7 @@ from b200kit.node.state.proof import Proof
 from b200kit.records import archive, proofs
 from b200kit.records.sanitised import dumps
 from b200kit.run import console, signed_proof
+from b200kit.store.database import Store
 
 REFUSED, UNREADABLE = 1, 2
 _KNOWN_HOSTS = click.option(
@@ -53,7 +53,7 @@ def command() -> None:
     help="What the node is called in the known_hosts file, as [ADDRESS]:PORT.",
 )
 @_KNOWN_HOSTS
-@FOLDER
+@STORE
 @JSON
 def verify(
     file: Path,
@@ -61,7 +61,7 @@ def verify(
     node: str | None,
     name: str | None,
     known_hosts: Path,
-    records: Path,
+    store: Path | None,
     as_json: bool,
 ) -> None:
     """Say whether PATH, a node's agent.json, is what that node proved, and still holds."""
@@ -71,7 +71,7 @@ def verify(
     try:
         content = file.read_bytes()
         signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()
-        proof = _verified(content, signed, node, name, known_hosts.expanduser(), records)
+        proof = _verified(content, signed, node, name, known_hosts.expanduser(), Store(store))
     except OSError as error:
         raise Refusal(error, UNREADABLE) from None
     except ValueError as error:
@@ -80,7 +80,7 @@ def verify(
 
 
 def _verified(
-    content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, records: Path
+    content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, store: Store
 ) -> Proof:
     """The proof. Raises ValueError: refused; OSError: not read."""
     proof = documents.decode(AgentState, content).proof
@@ -94,7 +94,7 @@ def _verified(
     if why := proofs.problem(proof, datetime.now(UTC)):
         raise ValueError(why)
     sha256 = hashlib.sha256(content).hexdigest()
-    if why := proofs.replayed(records, proof.node, key, proof.sequence, sha256):
+    if why := proofs.replayed(store, proof.node, key, proof.sequence, sha256):
         raise ValueError(why)
     return proof
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, JSON, Command, Group, Refusal
+from b200kit.cli.command import INTERRUPTED, JSON, STORE, Command, Group, Refusal
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.inventory import precision
@@ -24,18 +24,15 @@ from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.quality import asking, divergence, kept
 from b200kit.quality.asking import ModelEndpoint, NoAnswer
 from b200kit.quality.kept import ServedModel
-from b200kit.records import store
 from b200kit.records.entries import Divergence, QualityComparison
+from b200kit.records.store import QUALITY, Records
 from b200kit.run import console
+from b200kit.store.database import Store
 
 WITHIN, LOSS, UNDECIDED = 0, 1, 2
 _CODES = {Status.PASS: WITHIN, Status.FAIL: LOSS}
 _WORDS_A_TOKEN = 0.5
 """Words that surely fit into a context, beside the answer: of English, 1.3 tokens; and a margin."""
-_Path = click.Path(path_type=Path)
-_records = click.option(
-    "--records", type=_Path, metavar="DIR", help="Directory of the records; else the inventory's."
-)
 
 
 @click.group("quality", cls=Group)
@@ -67,11 +64,11 @@ def command() -> None:
 @click.option("--key-file", metavar="PATH", help=f"File with NODE's API key; else ${KEY}.")
 @click.option("--reference-key-file", metavar="PATH", help="File with the reference's, likewise.")
 @JSON
-@_records
+@STORE
 def compare(
     node: str, inventory: Path | None, reference: str, candidate: str, reference_model: str | None,
     requests: int, output_tokens: int, prompts: str, key_file: str | None,
-    reference_key_file: str | None, as_json: bool, records: Path | None,
+    reference_key_file: str | None, as_json: bool, store: Path | None,
 ) -> int:  # fmt: skip
     """Compare what NODE serves with the original, token by token, and record it.
 
@@ -98,8 +95,7 @@ def compare(
             node, timestamp.now(), known.key, found, itself, said["reference"], said["candidate"],
             source.name, output_tokens, known.engine_version,
         )  # fmt: skip
-        folder = records / kept.FOLDER if records else kept.folder(known.records)
-        store.append(folder, kept.name_of(known.key), entry)
+        Records(QUALITY, Store(store)).append(kept.name_of(known.key), entry)
     finding = kept.judged(known.key, found)
     if as_json:
         console.document(unstructure(entry))
@@ -110,20 +106,16 @@ def compare(
 
 @command.command("list", cls=Command, exit_codes={WITHIN: "shown", UNDECIDED: "none, or damaged"})
 @JSON
-@_records
-def show(as_json: bool, records: Path | None) -> int:
+@STORE
+def show(as_json: bool, store: Path | None) -> None:
     """List the newest comparison of each model, and what the check makes of it."""
-    folder = records / kept.FOLDER if records else kept.folder(None)
-    names = store.nodes(folder)
-    if not names:
-        raise Refusal(f"no comparison in {folder} yet: b200 quality compare", UNDECIDED)
-    damaged, found = False, {}
+    records, found = Records(QUALITY, Store(store)), {}
     with _refusals():
-        known_records = {name: store.read(folder, name) for name in names}
+        known_records = {name: records.read(name) for name in records.names()}
+    if not known_records:
+        where = records.store.path
+        raise Refusal(f"no comparison in {where} yet: b200 quality compare", UNDECIDED)
     for name, record in known_records.items():
-        damaged = damaged or bool(record.damage)
-        for note in (*record.torn, *record.damage):
-            console.err(f"b200 quality: {name}: {note}")
         for newest in record.of(QualityComparison)[-1:]:
             known, found[name] = newest.key, newest
             at = f"{newest.at[:10]} {known.model} {known.revision[:12]} {known.engine}"
@@ -131,7 +123,6 @@ def show(as_json: bool, records: Path | None) -> int:
                 console.out(f"{at}: {kept.judged(known, newest.compared).summary}")
     if as_json:
         console.document(unstructure(found))
-    return UNDECIDED if damaged else WITHIN
 
 
 def _facts(server: ModelEndpoint) -> dict[str, str]:

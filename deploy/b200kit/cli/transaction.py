@@ -6,15 +6,14 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, TRANSACTIONS, Command, Group, Refusal
+from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
 from b200kit.node.lib.documents import unstructure
-from b200kit.reprovision import ledger
-from b200kit.reprovision.ledger import Damaged
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout import progress as rollouts
 from b200kit.rollout import underway
 from b200kit.run import console
-from b200kit.run.node import StageFailed
+from b200kit.store.database import Damaged, Store, StoreError
 
 SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
 
@@ -29,20 +28,21 @@ def command() -> None:
     cls=Command,
     exit_codes={
         SHOWN: "shown",
-        DAMAGED: "the file of a node is damaged",
-        UNKNOWN: "the directory cannot be read",
+        DAMAGED: "the store is damaged, or what it has of a node",
+        UNKNOWN: "the store cannot be read",
     },
 )
 @JSON
-@TRANSACTIONS
-def show_all(as_json: bool, transactions: Path | None) -> int:
+@STORE
+def show_all(as_json: bool, store: Path | None) -> int:
     """List the nodes that are out of service, and the rollouts they belong to."""
-    folder = transactions or ledger.directory()
+    transactions = Transactions(Store(store))
     try:
-        names = ledger.known(folder)
-    except StageFailed as error:
-        raise Refusal(str(error), UNKNOWN) from None
-    found = {name: _read(folder, name) for name in names}
+        with transactions.store.reading():
+            names = transactions.nodes()
+            found = {name: _read(transactions, name) for name in names}
+    except StoreError as error:
+        raise Refusal(str(error), DAMAGED if isinstance(error, Damaged) else UNKNOWN) from None
     damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
     open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
     if as_json:
@@ -50,7 +50,7 @@ def show_all(as_json: bool, transactions: Path | None) -> int:
         console.document({**unstructure(known), **{n: str(tx) for n, tx in damaged.items()}})
         return DAMAGED if damaged else SHOWN
     for tx in open_ones:
-        console.out(f"{tx.node}  {underway.line(folder, tx)}")
+        console.out(f"{tx.node}  {underway.line(transactions, tx)}")
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
     console.out(*rollouts.lines([tx for tx in found.values() if isinstance(tx, Transaction)]))
@@ -64,32 +64,32 @@ def show_all(as_json: bool, transactions: Path | None) -> int:
     cls=Command,
     exit_codes={
         SHOWN: "shown",
-        DAMAGED: "its file is damaged",
+        DAMAGED: "the store is damaged, or what it has of the node",
         UNKNOWN: "no transaction of this node",
     },
 )
 @click.argument("node")
 @JSON
-@TRANSACTIONS
-def show(node: str, as_json: bool, transactions: Path | None) -> None:
+@STORE
+def show(node: str, as_json: bool, store: Path | None) -> None:
     """Show each step of the transaction of NODE."""
-    folder = transactions or ledger.directory()
-    tx = _read(folder, node)
+    transactions = Transactions(Store(store))
+    tx = _read(transactions, node)
     if isinstance(tx, Damaged):
         raise Refusal(str(tx), DAMAGED)
     if not tx.steps and not tx.is_open:
-        raise Refusal(f"{folder} has no transaction of {node}", UNKNOWN)
+        raise Refusal(f"{transactions.store.path} has no transaction of {node}", UNKNOWN)
     if as_json:
         console.document(unstructure(tx.report()))
         return
-    console.out(f"{tx.node}  {underway.line(folder, tx) if tx.is_open else 'serving'}")
+    console.out(f"{tx.node}  {underway.line(transactions, tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
         way = f"{step.before} -> {step.after}"
         console.out(f"  {step.at}  {step.action:<24} {way}  {step.outcome}")
 
 
-def _read(folder: Path, node: str) -> Transaction | Damaged:
+def _read(transactions: Transactions, node: str) -> Transaction | Damaged:
     try:
-        return ledger.read(folder, node)
+        return transactions.read(node)
     except Damaged as error:
         return error

@@ -22,7 +22,7 @@ SITES_OWN = frozenset(
     {
         *ReprovisioningKeys.model_fields,
         *RolloutKeys.model_fields,
-        *("fleet", "fleet_address", "fleet_weight", "api_key", "hf_token", "records", "kept"),
+        *("fleet", "fleet_address", "fleet_weight", "api_key", "hf_token", "kept"),
         *("events", "tune", "waivers", "passport", "smoke_always", "console", "stage_timeout_s"),
     }
 )

@@ -159,9 +159,6 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """factor on the limits of CPU waiting (the client's and the gateway's) beyond which a smoke
     test is invalid; 1 on nodes, more only for simulated nodes, which share few CPUs with other work
     """
-    records: Text | None = None
-    """directory of the record of measured runs, on the controller; records/ of this checkout when
-    None"""
     kept: Kept = Kept()
     """how much of reports/ and evidence/ stays on the controller"""
     tune: Tune = Tune()

@@ -27,7 +27,6 @@ from pyinfra.connectors.ssh_util import get_private_key
 
 from b200kit.inventory.keys.problem import Problem, did_you_mean, show
 from b200kit.run.login import JUMP, jumps
-from b200kit.run.places import RESERVED
 
 _SSH = "ssh_"
 
@@ -78,9 +77,7 @@ def said_twice() -> Iterator[str]:
 
 
 def problems(state: State, host: Host) -> Iterator[Problem]:
-    """A name that is taken, keys that pyinfra passes over, a private key that it cannot load."""
-    if host.name in RESERVED:
-        yield Problem("name", "is the name of a file of b200kit's own; give the node another one")
+    """Keys that pyinfra passes over, a private key that it cannot load."""
     data = host.data.dict()
     for name in data:
         if name.startswith(_SSH) and name not in (*connector_data_meta, JUMP):

@@ -9,15 +9,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Condition, Thread
 from typing import IO, Any
 
+from b200kit.node.lib import documents
 from b200kit.operations.standings import ANSWER_S, CONNECT_S
 from b200kit.report.content.now.node import NodeAnswer
-from b200kit.run import jsonl
 
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""
@@ -93,7 +94,8 @@ class Feed:
     def _follow(self, answers: IO[bytes]) -> None:
         for line in answers:
             # Its last line may be cut off where that process was killed.
-            if answer := jsonl.parsed(line):
+            with suppress(documents.Malformed):
+                answer = documents.decode(documents.Object, line, documents.LARGE)
                 with self._changed:
                     self._take(answer, time.time())
                     self._changed.notify_all()

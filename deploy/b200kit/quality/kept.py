@@ -1,7 +1,7 @@
 """Comparisons as they are kept beside the record, and what they say of a node's model.
 
 A comparison holds for a model, a revision, an engine and the formats it is served in, on whichever
-node; each such key has a file of its own. The newest one counts.
+node; each such key has a record of its own. The newest one counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
-from b200kit.records import store
-from b200kit.records.entries import Divergence, PrecisionKey, QualityComparison
-from b200kit.run import jsonl
+from b200kit.records.entries import Divergence, PrecisionKey, QualityComparison, digest
+from b200kit.records.store import QUALITY, Records
 from b200kit.run.node import Node
+from b200kit.store.database import StoreError
 
-FOLDER = "quality"
+KEPT = Records(QUALITY)
 _NONE = "no comparison is recorded"
 _LIMITS = Path(catalog.__file__).with_name("quality.yaml")
 _FEW = 4
@@ -42,7 +42,6 @@ class ServedModel:
     engine_version: str
     kv_cache: str
     max_model_len: int
-    records: str | None
 
 
 def key(spec: NodeSpec) -> PrecisionKey:
@@ -55,17 +54,12 @@ def served(spec: NodeSpec) -> ServedModel:
     """What a node is to serve."""
     cache = kv_cache.stated(engines.get(spec.engine), shape.flags_of(spec))
     version = spec.engine.version
-    return ServedModel(key(spec), version, cache, spec.max_model_len, spec.records)
-
-
-def folder(records: str | None) -> Path:
-    """The directory of comparisons; *records* as the inventory has it."""
-    return store.directory(records) / FOLDER
+    return ServedModel(key(spec), version, cache, spec.max_model_len)
 
 
 def name_of(known: PrecisionKey) -> str:
-    """The name of a key's file."""
-    return f"{known.model}-{jsonl.digest(unstructure(known))[:12]}"
+    """The name of a key's record."""
+    return f"{known.model}-{digest(unstructure(known))[:12]}"
 
 
 def expected(node: Node) -> dict[str, Any]:
@@ -73,37 +67,33 @@ def expected(node: Node) -> dict[str, Any]:
     known = key(node.spec)
     found = {**unstructure(known), "limits": limits(known.lowered)}
     if known.lowered:
-        found |= _evidence(folder(node.spec.records), known)
+        found |= _evidence(known)
     return {"precision": found}
 
 
-def _evidence(place: Path, known: PrecisionKey) -> dict[str, Any]:
+def _evidence(known: PrecisionKey) -> dict[str, Any]:
     """The newest comparison of a key, `compared`; else `doubt`, why there is none."""
     try:
-        record = store.read(place, name_of(known))
-    except OSError as error:
-        return {"doubt": f"{place} cannot be read: {error.strerror}"}
-    if record.damage:
-        return {"doubt": f"the record of comparisons is damaged: {record.damage[0]}"}
+        record = KEPT.read(name_of(known))
+    except StoreError as error:
+        return {"doubt": str(error)}
     found = [one for one in record.of(QualityComparison) if one.key == known]
     return {"compared": unstructure(found[-1].compared)} if found else {"doubt": _NONE}
 
 
-def of_model(
-    place: Path, model: str, engine: str, lowered: Sequence[str]
-) -> QualityComparison | None:
+def of_model(model: str, engine: str, lowered: Sequence[str]) -> QualityComparison | None:
     """The newest comparison of a model so served, whatever its revision; None where there is none.
 
-    Files that are damaged or cannot be read are left out.
+    Records that are damaged or cannot be read are left out.
     """
     wanted = model, engine, tuple(lowered)
     found: list[QualityComparison] = []
-    for name in store.nodes(place):
-        with suppress(OSError):
-            record = store.read(place, name)
-            sound = () if record.damage else record.of(QualityComparison)
-            keys = [(one.key.model, one.key.engine, one.key.lowered) for one in sound]
-            found += [one for one, key in zip(sound, keys, strict=True) if key == wanted]
+    with suppress(StoreError):
+        for name in KEPT.names():
+            with suppress(StoreError):
+                known = KEPT.read(name).of(QualityComparison)
+                keys = [(one.key.model, one.key.engine, one.key.lowered) for one in known]
+                found += [one for one, key in zip(known, keys, strict=True) if key == wanted]
     return max(found, key=lambda one: one.at, default=None)
 
 

@@ -78,11 +78,10 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstRecord(Comparison):
-    """A node's newest runs against its baseline; timeline to damage are there at the end of a run.
+    """A node's newest runs against its baseline; timeline to by_tp are there at the end of a run.
 
     changed: what differs in their conditions; uncompared: what may, unseen. hint: the newest run
-    alone against what the baseline predicts. conditions: of the newest run. damage: what is wrong
-    with the file.
+    alone against what the baseline predicts. conditions: of the newest run.
     """
 
     schema: ClassVar[str] = "b200kit/against-the-record/2"
@@ -96,7 +95,6 @@ class AgainstRecord(Comparison):
     timeline: Timeline = Timeline()
     conditions: RunConditions | None = None
     by_tp: tuple[MedianAtTp, ...] = ()
-    damage: tuple[str, ...] = ()
 
 
 def countable(runs: Sequence[Run]) -> list[Run]:

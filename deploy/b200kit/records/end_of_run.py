@@ -16,16 +16,18 @@ from b200kit.catalog import shipped
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.view import Unmeasured
-from b200kit.records import comparison, diagnosis, machines, provenance, store
+from b200kit.records import comparison, diagnosis, machines, provenance
 from b200kit.records import entries as records
 from b200kit.records.comparison import AgainstRecord, timeline
 from b200kit.records.diagnosis import Diagnosed
 from b200kit.records.entries import RecordError
+from b200kit.records.store import Records
 from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 
 _RULES = PACKAGE / "catalog" / "diagnoses.yaml"
 T = TypeVar("T")
+RUNS = Records()
 _UNREADABLE = (OSError, RecordError)
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, 
 def _keep_machine(node: Node, observed: Any) -> None:
     """What a later run must know of a node that does not answer then."""
     try:
-        machines.keep(store.directory(node.spec.records), node.name, observed)
+        machines.keep(node.name, observed)
     except OSError as error:
         node.say("record", f"its UUID and serial number cannot be kept: {error}")
 
@@ -75,17 +77,15 @@ def _guarded(node: Node, take: Callable[[], T]) -> Unmeasured | T:
 
 def _taken(node: Node, smoke: SmokeResult, run: str) -> AgainstRecord:
     """Append a result of this run, then hold the record's newest runs against the baseline."""
-    folder = store.directory(node.spec.records)
     # A result with an age was measured by an earlier run, which recorded it.
     if node.record.smoke_age_s is None:
         entry = records.run_entry(provenance.run_conditions(node), smoke, run)
-        store.append(folder, node.name, entry)
-    known = store.read(folder, node.name)
+        RUNS.append(node.name, entry)
+    known = RUNS.read(node.name)
     newest = comparison.latest(known, 1)
     return replace(
         comparison.against(known),
         timeline=timeline(known),
         conditions=known.runs[-1].conditions if known.runs else None,
         by_tp=comparison.by_tensor_parallel(known.runs, newest[-1]) if newest else (),
-        damage=(*known.torn, *known.damage),
     )

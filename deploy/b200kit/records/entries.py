@@ -1,16 +1,13 @@
-"""The record of a node's runs, as lines of JSON that only ever grow. Pure.
+"""The record of a node's runs, which only ever grows. Pure.
 
-One entry a line: a run with its conditions and figures, a person's acceptance of runs as the
-baseline, the golden answers of a node's replicas (golden.py), a person's word that those before it
-were wrong, or a comparison of a model in fewer bits with its original (b200kit/quality/kept.py).
-JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that must be
-safe, and a person can read, grep, diff, copy and version the file. Each entry carries its own
-digest and that of the entry before it: a line that a kill tore is distinct from one that was
-changed, and neither takes the others with it.
+An entry is a run with its conditions and figures, a person's acceptance of runs as the baseline,
+the golden answers of a node's replicas (golden.py), a person's word that those before it were
+wrong, or a comparison of a model in fewer bits with its original (b200kit/quality/kept.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,10 +17,10 @@ from typing import Any, ClassVar, TypeVar, get_args
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.percentiles import carries
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.lib.documents import NEEDED, Malformed, structure, unstructure
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import NEEDED, structure
 from b200kit.records.conditions import RunConditions, missing, value_of
 from b200kit.records.statistics import METRICS, Measured
-from b200kit.run import jsonl
 
 T = TypeVar("T", bound="Entry")
 
@@ -34,7 +31,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """What every entry has. id, previous and digest are its line's; empty until it has one."""
+    """What every entry has; its id is of its line in the store, empty until it has one."""
 
     schema: ClassVar[str] = "b200kit/record/2"
     derived: ClassVar[tuple[str, ...]] = ("kind",)
@@ -43,8 +40,6 @@ class Entry:
     node: str
     at: str
     id: str = field(default="", kw_only=True, metadata=NEEDED)
-    previous: str = field(default="", kw_only=True, metadata=NEEDED)
-    digest: str = field(default="", kw_only=True, metadata=NEEDED)
 
 
 @dataclass(frozen=True)
@@ -148,16 +143,9 @@ _KINDS: dict[str, Any] = {one.kind: one for one in get_args(AnyEntry)}
 
 @dataclass(frozen=True)
 class Record:
-    """A node's record as read: its entries, oldest first, and what is wrong with the file.
-
-    *torn* are lines that a kill cut short: their run is lost, all others stand. *damage* are lines
-    that somebody changed or took away.
-    """
+    """A record as read: its entries, oldest first."""
 
     entries: tuple[AnyEntry, ...] = ()
-    torn: tuple[str, ...] = ()
-    damage: tuple[str, ...] = ()
-    last: str = ""
 
     @cached_property
     def runs(self) -> tuple[MeasuredRun, ...]:
@@ -207,39 +195,17 @@ def run_entry(run_conditions: RunConditions, smoke: SmokeResult, run: str) -> Me
     )
 
 
-def line(entry: AnyEntry, previous: str) -> str:
-    """The line of an entry that follows the one with digest *previous* ("" for the first)."""
-    digest = _digest(unstructure(replace(entry, previous=previous)))
-    whole = replace(entry, id=digest[:10], previous=previous, digest=digest)
-    return json.dumps(unstructure(whole), sort_keys=True) + "\n"
+def parse(text: str, digest: str) -> AnyEntry:
+    """The entry of a line that this digest names. Raises Malformed."""
+    value = documents.decode(documents.Object, text, documents.LARGE)
+    entry: AnyEntry = structure(_KINDS.get(str(value.get("kind")), MeasuredRun), value)
+    return replace(entry, id=digest[:10])
 
 
-def parse(content: bytes) -> Record:
-    """Read a record; whatever the bytes are, nothing is raised and no whole entry is lost."""
-    entries: list[AnyEntry] = []
-    torn, damage, last = [], [], ""
-    for position, value in jsonl.lines(content):
-        if value is None:
-            torn.append(f"line {position} was torn: its content is lost")
-            continue
-        try:
-            entry: AnyEntry = structure(_KINDS.get(str(value.get("kind")), MeasuredRun), value)
-        except Malformed as error:
-            damage.append(f"line {position} is no entry of a record: {error}")
-            continue
-        if entry.digest != _digest(value) or entry.id != entry.digest[:10]:
-            damage.append(f"line {position} was changed after it was written")
-            last = entry.digest
-            continue
-        if entry.previous != last:
-            damage.append(f"entries before line {position} were taken away or changed")
-        last = entry.digest
-        entries.append(entry)
-    return Record(tuple(entries), tuple(torn), tuple(damage), last)
-
-
-def _digest(entry: Mapping[str, Any]) -> str:
-    return jsonl.digest({key: one for key, one in entry.items() if key not in ("id", "digest")})
+def digest(value: Mapping[str, Any]) -> str:
+    """Names what a reference or a comparison holds for."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _measurement(entry: MeasuredRun) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Golden answers as they are kept, and a run's answers against them. Pure.
 
 A reference holds for what decides a model's arithmetic (`key`), on whichever node: each key has a
-file of its own beside the record. What one replica says is one word; the reference is what two
+record of its own. What one replica says is one word; the reference is what two
 replicas, of one node or of two, said alike first. Another driver, engine, model, flag or layout is
 another key, and gets a reference of its own. A person who finds a reference wrong forgets it (`b200
 golden forget`): nothing is erased, and answers given afterwards make the next one.
@@ -19,10 +19,8 @@ from b200kit.node.client.golden.prompts import SET
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
 from b200kit.records.conditions import RunConditions, value_of
-from b200kit.records.entries import GoldenWord, Record, RecordError
-from b200kit.run import jsonl
+from b200kit.records.entries import GoldenWord, Record, RecordError, digest
 
-FOLDER = "golden"
 _FIELDS = (
     "machine.gpus", "versions.driver", "versions.cuda", "versions.engine", "versions.engine_says",
     "versions.engine_lock", "load.model", "load.stand_in", "model.revision", "model.quantization",
@@ -58,8 +56,8 @@ def _value(run_conditions: RunConditions, name: str) -> object:
 
 
 def name_of(known: Mapping[str, Any]) -> str:
-    """The name of a key's file."""
-    return jsonl.digest(known)[:16]
+    """The name of a key's record."""
+    return digest(known)[:16]
 
 
 def reference(record: Record, tolerance: float) -> GoldenWord | None:

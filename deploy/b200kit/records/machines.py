@@ -1,21 +1,22 @@
 """Which machine a node is, by its firmware: kept on the controller for when it no longer answers.
 
-One small file a node beside its record, with what the newest run read. Whoever is about to switch
+What the newest run read is a line of the store. Whoever is about to switch
 a node's power holds it against what the management controller reports.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
-from b200kit.node.lib import documents, durable_files
+from b200kit.node.lib import documents
 from b200kit.node.lib.documents import NEEDED, Pattern
-from b200kit.run.places import safe_name
+from b200kit.store.database import SITE
 
+LOG = "machine"
 # What boards say that nobody gave a number of their own (SMBIOS 3.7, 7.2.1: all bits 0 or 1; the
 # others are defaults of board firmware).
 _NO_UUID = {"0" * 32, "f" * 32, "03000200040005000006000700080009"}
@@ -54,17 +55,14 @@ def of_state(state: Mapping[str, Any] | None) -> Machine:
     return machine(read.get("product_uuid"), read.get("product_serial"))
 
 
-def keep(folder: Path, node: str, state: Mapping[str, Any] | None) -> None:
-    """Keep what an observation tells, if it tells anything new. Raises OSError."""
+def keep(node: str, state: Mapping[str, Any] | None) -> None:
+    """Keep what an observation tells, if it tells anything new. Raises StoreError."""
     seen = of_state(state)
-    if seen not in (Machine(), known(folder, node)):
-        durable_files.replace(_path(folder, node), documents.to_bytes(seen))
+    if seen not in (Machine(), known(node)):
+        SITE.append(LOG, node, json.dumps(documents.unstructure(seen), sort_keys=True))
 
 
-def known(folder: Path, node: str) -> Machine:
-    """What was kept last; nothing where that cannot be read."""
-    return documents.remembered(Machine, _path(folder, node)) or Machine()
-
-
-def _path(folder: Path, node: str) -> Path:
-    return folder / f"{safe_name(node)}.machine.json"
+def known(node: str) -> Machine:
+    """What was kept last. Raises StoreError."""
+    line = SITE.newest(LOG, node)
+    return documents.decode(Machine, line.text) if line else Machine()

@@ -1,45 +1,60 @@
-"""Where records are stored: one file of JSON lines a node, in a directory that outlives all runs.
-
-Nothing is ever rewritten or taken away; how a line is written: b200kit/run/jsonl.py.
-"""
+"""Records in the site's store: what was measured, accepted, answered and compared."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import json
+from dataclasses import dataclass
 
+from b200kit.node.lib.documents import Malformed, unstructure
 from b200kit.records import entries
 from b200kit.records.entries import AnyEntry, Record
-from b200kit.run import jsonl
-from b200kit.run.places import home
+from b200kit.records.tuning import AnyLine, line_of
+from b200kit.store.database import SITE, Store
 
-VARIABLE = "B200_RECORDS"
-"""Names another directory, such as one that the whole team shares; it goes before the inventory."""
-
-
-def directory(requested: str | None = None) -> Path:
-    """The directory of all records; *requested*: the inventory's, from the checkout's root."""
-    return Path(os.environ.get(VARIABLE) or home() / (requested or "records"))
+RUNS, GOLDEN, QUALITY, _TUNING = "record", "golden", "quality", "tuning"
 
 
-def nodes(folder: Path) -> list[str]:
-    """Names of the files there are, without their ending, sorted."""
-    return sorted(path.stem for path in folder.glob("*.jsonl"))
+@dataclass(frozen=True)
+class Records:
+    """One log of records: of nodes, or of what golden answers and comparisons hold for."""
+
+    log: str = RUNS
+    store: Store = SITE
+
+    def names(self) -> list[str]:
+        """What there are records of, sorted."""
+        return self.store.subjects(self.log)
+
+    def read(self, name: str) -> Record:
+        """A record, empty where there is none. Raises StoreError."""
+        found = []
+        for line in self.store.read(self.log, name):
+            try:
+                found.append(entries.parse(line.text, line.digest))
+            except Malformed as error:
+                raise self.store.name_damage(f"line {line.number}, about {name}: {error}") from None
+        return Record(tuple(found))
+
+    def append(self, name: str, entry: AnyEntry) -> bool:
+        """Add an entry; False when this very measurement or answer is in it. Raises StoreError."""
+        with self.store.writing():
+            if self.read(name).holds(entry):
+                return False
+            self.store.append(self.log, name, json.dumps(unstructure(entry), sort_keys=True))
+            return True
 
 
-def read(folder: Path, node: str) -> Record:
-    """A node's record, empty where there is none. Raises OSError when it cannot be read."""
-    return entries.parse(jsonl.read(jsonl.path_of(folder, node)))
+def tuning_of(node: str) -> list[AnyLine]:
+    """The lines of a node's tuning, oldest first. Raises StoreError."""
+    found = []
+    for line in SITE.read(_TUNING, node):
+        try:
+            found.append(line_of(line.text))
+        except Malformed as error:
+            raise SITE.name_damage(f"line {line.number}, about {node}: {error}") from None
+    return found
 
 
-def append(folder: Path, node: str, entry: AnyEntry) -> bool:
-    """Add an entry, whole or not at all; False when this very measurement or answer is in it.
-
-    Raises OSError when it cannot be written.
-    """
-
-    def line(path: Path) -> str | None:
-        known = entries.parse(jsonl.read(path))
-        return None if known.holds(entry) else entries.line(entry, known.last)
-
-    return jsonl.append(jsonl.path_of(folder, node), line)
+def add_to_tuning(node: str, line: AnyLine) -> None:
+    """Add a line to a node's tuning. Raises StoreError."""
+    SITE.append(_TUNING, node, json.dumps(unstructure(line), sort_keys=True))

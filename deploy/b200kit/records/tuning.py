@@ -1,28 +1,24 @@
-"""What a tuning is made of: layouts, loads, cells, the document they end up in, and their file.
+"""What a tuning is made of: layouts, loads, cells, the document they end up in. Pure.
 
-A *cell* is one layout under one load at one request rate, measured once. Cells are stored as lines,
-one file a node beside the records; all else follows from them. A line is on the disk before
-`append` returns (b200kit/run/jsonl.py): a killed run loses the cell it was at, no more.
-A torn line is skipped. Nothing is rewritten.
+A *cell* is one layout under one load at one request rate, measured once. Cells are lines of the
+site's store; all else follows from them. A line is on the disk before `append` returns, so that a
+killed run loses no more than the cell it was at.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from b200kit.node.client.smoke_result import SmokeResult
-from b200kit.node.lib.documents import LARGE, Malformed, structure, unstructure
+from b200kit.node.lib import documents
+from b200kit.node.lib.documents import LARGE, structure
 from b200kit.node.state.view import Unmeasured
 from b200kit.records.conditions import FIELDS, Role, RunConditions, value_of
 from b200kit.records.goodput_knee import Knee, Point, Sweep, knee
-from b200kit.run import jsonl
-from b200kit.run.places import home
 
 KEYS = (
     "replicas", "tensor_parallel", "data_parallel", "expert_parallel", "max_num_batched_tokens",
@@ -261,33 +257,9 @@ def knees(cells: Iterable[TuningCell], sweep: Sweep) -> tuple[LayoutKnee, ...]:
     )
 
 
-VARIABLE = "B200_TUNING"
-"""Names another directory."""
-_KINDS: dict[object, Any] = {"layout": LayoutLine, "cell": CellLine}
-
-
-def directory(records: str | None = None) -> Path:
-    """The directory of all tunings, beside that of the *records* that the inventory names."""
-    return Path(os.environ.get(VARIABLE) or (home() / (records or "records")).parent / "tuning")
-
-
-def read(folder: Path, node: str) -> list[AnyLine]:
-    """A node's whole lines, oldest first; none where there is no file.
-
-    Raises OSError, and Malformed with file and line for one that is no line of a tuning.
-    """
-    path, found = jsonl.path_of(folder, node), []
-    for number, line in jsonl.lines(jsonl.read(path)):
-        if line is None:
-            continue
-        try:
-            found.append(structure(_KINDS.get(line.get("kind"), CellLine), line))
-        except Malformed as error:
-            raise Malformed(f"{path}: line {number}: {error}") from None
-    return found
-
-
-def append(folder: Path, node: str, line: AnyLine) -> None:
-    """Add a line, whole and on the disk. Raises OSError when it cannot be written."""
-    text = json.dumps(unstructure(line), sort_keys=True) + "\n"
-    jsonl.append(jsonl.path_of(folder, node), lambda _: text)
+def line_of(text: str) -> AnyLine:
+    """The line of a tuning that is written so. Raises Malformed."""
+    value = documents.decode(documents.Object, text, LARGE)
+    kinds: dict[object, Any] = {"layout": LayoutLine, "cell": CellLine}
+    line: AnyLine = structure(kinds.get(value.get("kind"), CellLine), value)
+    return line

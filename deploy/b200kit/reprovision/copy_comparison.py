@@ -1,7 +1,7 @@
-"""A node's own copy of its transaction against the controller's file of it. Pure.
+"""A node's own copy of its transaction against the controller's lines of it. Pure.
 
-Each knows the other: the copy has the digest of the newest action of its day, and the file has a
-line for each copy that the node took. So what is cut off either shows in the other.
+Each knows the other: the copy has the digest of the newest action of its day, and the lines have
+one for each copy that the node took. So what is cut off either shows in the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from b200kit.run.process import Process
 
 @dataclass(frozen=True)
 class CopiedTransaction:
-    """What of the copy is the transaction's; *audit* is its newest action in the log.
+    """What of the copy is the transaction's; *audit* is its newest line in the store.
 
     *owner* reprovisions the node since *since*; empty where nobody does.
     """
@@ -37,7 +37,7 @@ class CopiedTransaction:
     def of(cls, tx: Transaction) -> CopiedTransaction:
         """What there is to know of a transaction."""
         owner, since = (tx.owner.who, tx.owner.at) if tx.owner else ("", "")
-        return cls(tx.id, tx.state, owner, since, tx.attempts, "".join(tx.digests[-1:]))
+        return cls(tx.id, tx.state, owner, since, tx.attempts, tx.digest)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def fault(lines: Sequence[LedgerLine], copy: object, run: str) -> str:
 
     Of that run's own lines nobody knows whether they were written before it read or after.
     """
-    known = [digest for line in lines for digest in line.logged]
+    known = [line.digest for line in lines]
     expected = _expected(lines, run)
     if copy is None:
         return f"the node has none, and action {expected[:10]} was copied to it" * bool(expected)
@@ -69,8 +69,8 @@ def fault(lines: Sequence[LedgerLine], copy: object, run: str) -> str:
         return f"it cannot be read: {error}"
     if copied.audit not in known:
         return (
-            f"it names action {copied.audit[:10]}, which is not in the node's file here: the end "
-            "of the file was cut off, or another directory of transactions has it"
+            f"it names action {copied.audit[:10]}, which is not in the store: an older copy of the "
+            "store was put back, or another site has changed the node"
         )
     if expected and known.index(copied.audit) < known.index(expected):
         return (
@@ -98,7 +98,7 @@ def _changed(lines: Sequence[LedgerLine], copied: CopiedTransaction) -> str:
     tx = Transaction("")
     for line in lines:
         tx = applied(tx, line)
-        if copied.audit in line.logged:
+        if copied.audit == line.digest:
             break
     there = vars(CopiedTransaction.of(tx))
     wrong = [key for key, value in there.items() if vars(copied)[key] != value]

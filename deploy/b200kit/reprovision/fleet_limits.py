@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from b200kit.reprovision import circuit_breaker, ledger
+from b200kit.reprovision import circuit_breaker
 from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.reprovision.ledger import Transactions
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
+from b200kit.store.database import StoreError
 
 # How long a node that serves lets the others of its run begin that do not.
 _YIELD_S = 0.2
@@ -29,7 +30,7 @@ class Deferred(StageFailed):
 class Safety:
     """What is known of the fleet in this process. pyinfra's gevent makes threads greenlets."""
 
-    folder: Path = field(default_factory=ledger.directory)
+    transactions: Transactions = field(default_factory=Transactions)
     inventory: tuple[str, ...] = ()
     failing: dict[str, str] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
@@ -81,7 +82,7 @@ class Safety:
 
         Raises Deferred where another controller has taken the room.
         """
-        with ledger.alone(self.folder):
+        with self.transactions.store.writing():
             self._refuse_by_breaker(node)
             if reason := self._floor_reason(node, serves):
                 raise Deferred(reason)
@@ -129,15 +130,19 @@ class Safety:
 
         A node whose transaction cannot be read may be out, and so counts; they come once more.
         """
-        still, unread = {}, set()
-        for name in self.inventory:
-            try:
-                cause = ledger.out(self.folder, name)
-            except ledger.Damaged:
-                unread.add(name)
-                continue
-            if cause is not None:
-                still[name] = cause
+        still, unread = dict[str, str](), set[str]()
+        try:
+            with self.transactions.store.reading():
+                for name in self.inventory:
+                    try:
+                        standing = self.transactions.standing(name)
+                    except StoreError:
+                        unread.add(name)
+                        continue
+                    if standing.tx:
+                        still[name] = standing.cause
+        except StoreError:
+            unread = set(self.inventory)
         causes = {name: cause for name, cause in still.items() if cause}
         return {*still, *unread}, causes, unread
 

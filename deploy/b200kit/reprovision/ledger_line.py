@@ -1,4 +1,4 @@
-"""The lines of a node's file and of the log of all actions, as documents. Pure.
+"""The lines of transactions, as documents. Pure.
 
 Whoever writes a line says what happened; the ledger adds when, who, and what it adds up to.
 """
@@ -34,38 +34,27 @@ class Standing:
     change: ChangeSummary | None = None
 
 
+_OF_THE_STORE = {"document": False}
+
+
 @dataclass(frozen=True, kw_only=True)
-class ChainedLine:
-    """When what was done in which transaction, by whom; *previous* and *digest* make the chain."""
+class LedgerLine:
+    """When what was done in which transaction, by whom, and what all lines up to it add up to.
+
+    *number* and *digest* are those of its line in the store.
+    """
 
     most_bytes: ClassVar[int] = LARGE
+    derived: ClassVar[tuple[str, ...]] = ("kind",)
 
     at: str = field(default="", metadata=NEEDED)
     node: str = field(default="", metadata=NEEDED)
     tx: str = field(default="", metadata=NEEDED)
     who: str = field(default="", metadata=NEEDED)
     run: str = field(default="", metadata=NEEDED)
-    previous: str = field(default="", metadata=NEEDED, compare=False)
-    digest: str = field(default="", metadata=NEEDED, compare=False)
-
-    @property
-    def head(self) -> dict[str, str]:
-        """The same of another line about it."""
-        return {key: getattr(self, key) for key in ("at", "node", "tx", "who", "run")}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LedgerLine(ChainedLine):
-    """What every line of a node's file has.
-
-    *audit* is the digest of its action in the log, *recovered* are those that the log alone had.
-    """
-
-    derived: ClassVar[tuple[str, ...]] = ("kind",)
-
     after: Standing = field(default=Standing(), metadata=NEEDED)
-    audit: str = field(default="", metadata=NEEDED)
-    recovered: tuple[str, ...] = ()
+    number: int = field(default=0, metadata=_OF_THE_STORE, compare=False)
+    digest: str = field(default="", metadata=_OF_THE_STORE, compare=False)
 
     @classmethod
     def word(cls) -> str:
@@ -76,11 +65,6 @@ class LedgerLine(ChainedLine):
     def kind(self) -> str:
         """As documents say it."""
         return self.word()
-
-    @property
-    def logged(self) -> tuple[str, ...]:
-        """The digests in the log of all actions that it stands for."""
-        return (*self.recovered, self.audit) if self.audit else self.recovered
 
     @property
     def what(self) -> str:
@@ -181,27 +165,22 @@ def line_of(value: Mapping[str, Any]) -> LedgerLine:
     raise Malformed(f"kind must be one of {', '.join(made.word() for made in _LINES)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditLine(ChainedLine):
-    """An action as the log has it: what, in which step, from where to where, *evidence*'s digest.
+@dataclass(frozen=True)
+class Action:
+    """A line as people read it: what, in which step, from where to where, *evidence*'s digest."""
 
-    *step* is the level of an action, *id* that of its intent.
-    """
-
-    schema: ClassVar[str] = "b200kit/audit/1"
-
+    at: str
+    node: str
+    tx: str
+    who: str
+    run: str
     kind: str
     before: State
     after: State
-    what: str = ""
-    step: str = ""
-    id: str = ""
-    evidence: str = ""
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether the node is out of service after this action."""
-        return bool(self.tx) and not (self.kind == "done" and self.after is State.SERVING)
+    what: str
+    step: str
+    evidence: str
+    digest: str
 
     def __str__(self) -> str:
         """One line: when, who, on which node, what, from where to where."""
@@ -210,8 +189,3 @@ class AuditLine(ChainedLine):
             f"{self.at}  {self.node}  {self.who}  {self.kind} {self.step}  "
             f"{self.before.value} -> {self.after.value}{what}"
         )
-
-
-def action_of(value: Mapping[str, Any]) -> AuditLine:
-    """The line of the log; raises Malformed."""
-    return structure(AuditLine, value)

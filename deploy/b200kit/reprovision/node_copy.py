@@ -4,7 +4,7 @@
 newest action in the log. Best effort to write, as the node may be what is broken. Every observation
 brings it (`notes.reprovision`), so that `b200 audit verify` can compare it with the controller's.
 
-Between two controllers that share no directory the node's lock decides. A boot frees that; so a
+Between two controllers that share no store the node's lock decides. A boot frees that; so a
 node that its owner has just booted, by the copy, is left to him for as long as a boot may take.
 """
 
@@ -57,7 +57,7 @@ def refuse_if_held(node: Node, copy: NodeCopy) -> None:
     if left > 0:
         raise Held(
             f"{copied.owner} has been reprovisioning this node since {copied.since}, "
-            "from another directory of transactions, and it has just booted: wait for "
+            "from another site, and it has just booted: wait for "
             f"{duration(left)}"
         )
 

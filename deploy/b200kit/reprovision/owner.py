@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,18 +22,16 @@ _WITHIN_S = 60
 
 def ledger_of(node: Node) -> Ledger:
     """The node's transaction, as this run writes it."""
-    return Ledger(SAFETY.folder, node.name, process.owner(), RUN.id)
+    return Ledger(SAFETY.transactions, node.name, process.owner(), RUN.id)
 
 
 @contextmanager
-def owned(
-    node: Node, ledger: Ledger, reopen: Callable[[], object] | None = None
-) -> Iterator[tuple[Transaction, tuple[Attempt, ...]]]:
+def owned(node: Node, ledger: Ledger) -> Iterator[tuple[Transaction, tuple[Attempt, ...]]]:
     """Be the node's one owner meanwhile; afterwards its report and its own copy have the result.
 
     Yields its transaction and the attempts that its own copy has.
     """
-    tx = ledger.claim(reopen)
+    tx = ledger.claim()
     try:
         attempts = _attempts_on(node)
     except BaseException:
@@ -49,7 +47,7 @@ def owned(
 
 
 def _attempts_on(node: Node) -> tuple[Attempt, ...]:
-    """Those of the node's copy. Raises Held where a controller of another directory has it out."""
+    """Those of the node's copy. Raises Held where a controller of another site has it out."""
     copy = None if node.unreachable else node_copy.read(node)
     if copy is None:
         return ()

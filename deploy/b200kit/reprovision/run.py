@@ -12,7 +12,7 @@ from b200kit.reprovision import circuit_breaker, escalation, node_copy, provisio
 from b200kit.reprovision import explain as plans
 from b200kit.reprovision.escalation import Attempt, Decision, Limits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
-from b200kit.reprovision.ledger import Damaged, Ledger
+from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.owner import ledger_of, owned, serves
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
@@ -46,7 +46,7 @@ class Repair:
                 node.say("plan", reason)
 
     def _look(self, lock: bool) -> None:
-        node, tx = self.node, _transaction(self.node)
+        node, tx = self.node, ledger_of(self.node).read()
         self.findings = _findings(node, lock)
         if tx.is_open:
             node.record.reprovision = tx.report()
@@ -63,7 +63,7 @@ class Repair:
         node = self.node
         if node.record.outcome is not None:
             return
-        before = _transaction(node)
+        before = ledger_of(node).read()
         if _awaits_repair(node, before):
             _end(node, before)
             return
@@ -96,7 +96,7 @@ class Repair:
             cause = circuit_breaker.cause(self.findings)
             ledger.begin(self.findings, cause, node.spec.reason or "")
 
-        with owned(node, ledger, begin if node.spec.reason else None) as (tx, self._attempts):
+        with owned(node, ledger) as (tx, self._attempts):
             if not tx.is_open:
                 SAFETY.take_out(node, serves(node), begin)
             back = node.spec.reprovision_action == "return"
@@ -119,16 +119,6 @@ class Repair:
         node, findings = self.node, tx.findings if tx.is_open else self.findings
         attempts = node_copy.merged(tx.attempts, self._attempts)
         return escalation.choose(findings, attempts, limits(node), time.time(), _least(node))
-
-
-def _transaction(node: Node) -> Transaction:
-    """Where it stands; where its file does not say, a person may have it started again."""
-    try:
-        return ledger_of(node).read()
-    except Damaged:
-        if not node.spec.reason:
-            raise
-        return Transaction(node.name)
 
 
 def _awaits_repair(node: Node, tx: Transaction) -> bool:

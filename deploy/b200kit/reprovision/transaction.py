@@ -1,6 +1,6 @@
-"""A node that is changed or repaired, as one transaction: what its file adds up to. Pure.
+"""A node that is changed or repaired, as one transaction: what its lines add up to. Pure.
 
-The file has one line of JSON an event and only grows. Every step is two lines, `intent` before and
+The store has a line an event, which only grow. Every step is two lines, `intent` before and
 `done` (or `failed`) after, so that a controller that dies between them leaves a step that is known
 to be open. `fold` makes the node's transaction of the lines, whoever wrote them.
 """
@@ -37,7 +37,7 @@ class Transaction:
 
     *pending* is the intent that no line closes, *owner* the claim in force or none, *decision* the
     last one made, *change* the last change that the node was taken out for, open or not, *took*
-    seconds of earlier steps.
+    seconds of earlier steps, *digest* that of its newest line in the store.
     """
 
     node: str
@@ -52,7 +52,7 @@ class Transaction:
     evidence: EvidenceBundle | None = None
     attempts: tuple[Attempt, ...] = ()
     steps: tuple[StepTaken, ...] = ()
-    digests: tuple[str, ...] = ()
+    digest: str = ""
     opened: str = ""
     why: str = ""
     error: str = ""
@@ -145,14 +145,14 @@ def applied(tx: Transaction, line: LedgerLine) -> Transaction:
             # A person gives the change up: the node goes back to what it served.
             back, change = onward(tx.state, tx.work).back, tx.change.failing(line.why, ())
             tx = replace(tx, state=back, pending=None, change=change)
-    return replace(tx, digests=(*tx.digests, *line.logged))
+    return replace(tx, digest=line.digest)
 
 
 def _opened(tx: Transaction, line: OpenLine) -> Transaction:
     """A new transaction; what was tried before still counts."""
     change = line.change and replace(line.change, already=line.findings)
     return replace(
-        Transaction(tx.node, attempts=tx.attempts, digests=tx.digests, owner=tx.owner),
+        Transaction(tx.node, attempts=tx.attempts, digest=tx.digest, owner=tx.owner),
         change=change or tx.change,
         took=durations(tx),
         id=line.tx,

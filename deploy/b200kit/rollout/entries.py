@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import ledger
 from b200kit.reprovision.fleet_limits import SAFETY
-from b200kit.reprovision.ledger import Damaged
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.planned_change import ChangeSummary
 from b200kit.rollout import waves
 from b200kit.rollout.turns import Turns
 from b200kit.rollout.waves import Wave
 from b200kit.run.node import Node
+from b200kit.store.database import StoreError
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,12 @@ class NodeHistory:
     changes: Mapping[str, ChangeSummary | None]
 
     @classmethod
-    def read(cls, folder: Path, inventory: Sequence[str]) -> NodeHistory:
+    def read(cls, transactions: Transactions, inventory: Sequence[str]) -> NodeHistory:
         """Of each node the last change. One that is damaged counts as out; of it nobody knows."""
         found = {}
         for name in inventory:
-            with suppress(Damaged):
-                found[name] = ledger.last_change(folder, name)
+            with suppress(StoreError):
+                found[name] = transactions.standing(name).change
         return cls(found)
 
     def good(self, titles: set[str]) -> int:
@@ -85,7 +84,7 @@ class Entries:
     def history(self) -> NodeHistory:
         """What earlier runs left, read once."""
         if self._history is None:
-            self._history = NodeHistory.read(SAFETY.folder, SAFETY.inventory)
+            self._history = NodeHistory.read(SAFETY.transactions, SAFETY.inventory)
         return self._history
 
     def turns(self, nodes: Mapping[str, Node]) -> Turns:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from b200kit.inventory.served import NoWayBack
 from b200kit.operations import reboot_policy
-from b200kit.reprovision import circuit_breaker, ledger, transaction
+from b200kit.reprovision import circuit_breaker, transaction
 from b200kit.reprovision.fleet_limits import SAFETY
-from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout.entries import Entries, WaitingNode
 from b200kit.rollout.waves import Wave
 from b200kit.run import console
 from b200kit.run.node import Node, duration
 from b200kit.stages import served
+from b200kit.store.database import StoreError
 
 # Seconds of the pipeline beside reboot, drain and watch, where no history says it (inferred, from
 # the lab, as in b200kit/reprovision/explain.py).
@@ -112,8 +112,8 @@ def _estimate(entry: WaitingNode) -> float:
 
 def _last_time(name: str) -> float | None:
     try:
-        return last_time_s(ledger.read(SAFETY.folder, name))
-    except Damaged:
+        return last_time_s(SAFETY.transactions.read(name))
+    except StoreError:
         return None
 
 

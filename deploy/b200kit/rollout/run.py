@@ -17,7 +17,7 @@ from b200kit.inventory.served import NoWayBack
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import dry_run, gate, steps
 from b200kit.reprovision import explain as plans
-from b200kit.reprovision import former, ledger, traffic
+from b200kit.reprovision import former, traffic
 from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
@@ -57,7 +57,7 @@ def plan(node: Node, entries: Entries) -> None:
 
 
 def _entry(node: Node, entries: Entries) -> WaitingNode | None:
-    tx = ledger.read(SAFETY.folder, node.name)
+    tx = SAFETY.transactions.read(node.name)
     if tx.is_open and tx.change and not tx.change.outcome:
         return _continued(node, tx, tx.change.title)
     steps.observed(node)
@@ -94,7 +94,7 @@ def _refusal(node: Node, title: str, entries: Entries) -> str:
     if action == "abort":
         return "not changed, it serves what it served: the rollout is given up"
     bad = entries.history().bad(title) if action == "auto" else None
-    change = ledger.read(SAFETY.folder, bad).change if bad else None
+    change = SAFETY.transactions.read(bad).change if bad else None
     return stopped_line(str(bad), change.failed) if change else ""
 
 
@@ -177,7 +177,7 @@ def _wait_for_head(node: Node, turns: Turns) -> None:
 
 
 def _is_drained(name: str) -> bool:
-    tx = ledger.read(SAFETY.folder, name)
+    tx = SAFETY.transactions.read(name)
     return tx.is_open and tx.state not in (State.SERVING, State.QUARANTINED)
 
 

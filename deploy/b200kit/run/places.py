@@ -28,8 +28,6 @@ CORPUS = CHECKOUT / "tests" / "corpus" if IN_CHECKOUT else PACKAGE / "corpus"
 SCENARIOS = CHECKOUT / "tests" / "scenarios"
 """The simulated nodes of the lab, which only a checkout has."""
 RUNBOOK = CHECKOUT / "docs" / "runbook.md" if IN_CHECKOUT else PACKAGE / "runbook.md"
-RESERVED = frozenset({"audit"})
-"""Names that no node may have: a file beside those of nodes has it (reprovision/ledger.py)."""
 SITE, INVENTORIES = "B200_SITE", "inventories"
 _LONGEST = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from b200kit.node.client.golden.compare import HARMLESS, AnswersJudgement
@@ -16,10 +15,12 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.node.state.view import Unmeasured
-from b200kit.records import golden, provenance, store
-from b200kit.records.entries import GoldenWord, Record, RecordError
-from b200kit.run import jsonl
+from b200kit.records import golden, provenance
+from b200kit.records.entries import GoldenWord, RecordError, digest
+from b200kit.records.store import GOLDEN, Records
 from b200kit.run.node import Node
+
+_KEPT = Records(GOLDEN)
 
 
 def holds_for(node: Node, layout: Sequence[Replica]) -> str:
@@ -36,7 +37,7 @@ def holds_for(node: Node, layout: Sequence[Replica]) -> str:
     if isinstance(config, dict):
         known["config"] = {k: v for k, v in config.items() if k not in golden.OF_A_REPLICA}
     del known["gateway"]
-    return jsonl.digest({**known, "driver": node.spec.driver, "set": SET})[:16]
+    return digest({**known, "driver": node.spec.driver, "set": SET})[:16]
 
 
 def held_against(node: Node) -> list[File]:
@@ -60,8 +61,7 @@ def held_against(node: Node) -> list[File]:
 
 def _on_node(node: Node, smoke: SmokeResult, said: GoldenResult) -> list[File]:
     spec = node.spec.smoke
-    folder, key = _of(node)
-    kept = golden.reference(_sound(store.read(folder, golden.name_of(key))), spec.golden_tolerance)
+    kept = golden.reference(_KEPT.read(golden.name_of(_key(node))), spec.golden_tolerance)
     if kept:
         answers, of = kept.answers, f"{kept.node}, {kept.at}"
     elif said.agreed and not smoke.server.served_meanwhile:
@@ -74,33 +74,25 @@ def _on_node(node: Node, smoke: SmokeResult, said: GoldenResult) -> list[File]:
     return [File(PATH, documents.to_bytes(found))]
 
 
-def _of(node: Node) -> tuple[Path, dict[str, Any]]:
-    """Where references are kept, and what this node's holds for. Raises RecordError."""
-    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
-    return store.directory(node.spec.records) / golden.FOLDER, key
+def _key(node: Node) -> dict[str, Any]:
+    """What this node's reference holds for. Raises RecordError."""
+    return golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
 
 
 def _found(node: Node, smoke: SmokeResult, said: GoldenResult) -> AnswersJudgement:
     """Compare; where there is no reference yet, give this node's word for one.
 
-    Raises OSError and RecordError where no reference can be had.
+    Raises StoreError and RecordError where no reference can be had.
     """
     replicas, tolerance = said.said, node.spec.smoke.golden_tolerance
-    folder, key = _of(node)
+    key = _key(node)
     name = golden.name_of(key)
-    known = _sound(store.read(folder, name))
+    known = _KEPT.read(name)
     others = smoke.server.served_meanwhile
     if golden.reference(known, tolerance) or others or not said.agreed:
         return golden.against(known, node.name, replicas, tolerance)
     at, answers = smoke.taken_at, next(iter(replicas.values()))
-    store.append(folder, name, GoldenWord(node.name, at, key, len(replicas), answers))
-    known = _sound(store.read(folder, name))
+    _KEPT.append(name, GoldenWord(node.name, at, key, len(replicas), answers))
+    known = _KEPT.read(name)
     found = golden.against(known, node.name, replicas, tolerance)
     return AnswersJudgement("accepted", found.why) if found.outcome == "same" else found
-
-
-def _sound(known: Record) -> Record:
-    """A damaged line may have been the reference."""
-    if known.damage:
-        raise RecordError(known.damage[0])
-    return known

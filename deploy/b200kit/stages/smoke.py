@@ -19,10 +19,11 @@ from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.drift import File
-from b200kit.records import comparison, entries, provenance, store
+from b200kit.records import comparison, entries, provenance
 from b200kit.records.entries import RecordError
 from b200kit.records.statistics import METRICS
-from b200kit.run import jsonl, remote
+from b200kit.records.store import Records
+from b200kit.run import remote
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import gateway, golden, proof, serving, watchdog
 
@@ -132,16 +133,9 @@ def _by_its_record(node: Node, smoke: SmokeResult) -> SmokeResult:
 
 
 def _compared(node: Node, smoke: SmokeResult) -> BaselineComparison:
-    """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
-    folder = store.directory(node.spec.records)
-    known = store.read(folder, node.name)
+    """Raises StoreError for a record that cannot be read, RecordError for incomplete conditions."""
+    known = Records().read(node.name)
     if not known.of(entries.Acceptance):
-        # A damaged line may have been the acceptance.
-        if known.damage:
-            file = jsonl.path_of(folder, node.name)
-            return BaselineComparison(
-                "unknown", f"{file}: {known.damage[0]}; move it away to begin a new record"
-            )
         return BaselineComparison("none", _NO_BASELINE)
     entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)

@@ -12,8 +12,7 @@ from b200kit.catalog import shipped
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client import prompts
-from b200kit.node.lib.documents import Malformed
-from b200kit.records import provenance, tuning
+from b200kit.records import provenance, store, tuning
 from b200kit.records.conditions import build
 from b200kit.records.goodput_knee import Sweep, next_rate
 from b200kit.records.tuning import (
@@ -54,7 +53,6 @@ class Plan:
     sweep: Sweep
     load: Load
     system: str
-    folder: Path
     lines: list[AnyLine] = field(default_factory=list)
     fresh: list[AnyLine] = field(default_factory=list)
     given_up: set[tuple[Any, ...]] = field(default_factory=set)
@@ -84,7 +82,7 @@ class Plan:
     def add(self, line: AnyLine) -> None:
         """Keep a line, on the disk when it returns. Raises OSError; this run knows it even so."""
         self.fresh.append(line)
-        tuning.append(self.folder, self.node, line)
+        store.add_to_tuning(self.node, line)
 
     def every(self) -> list[TuningCell]:
         """All cells, layout by layout; those that were not tried are there as skipped."""
@@ -154,7 +152,6 @@ def for_node(node: Node, parse: Parse) -> Plan:
     if not found or not loads:
         reasons = "; ".join(map(str, [*refused, *strange])) or "no layout is requested"
         raise StageFailed(f"there is nothing to tune: {reasons}")
-    folder = tuning.directory(spec.records)
     return Plan(
         node=node.name,
         goal=goal,
@@ -165,8 +162,7 @@ def for_node(node: Node, parse: Parse) -> Plan:
         sweep=_sweep(spec),
         load=Load(keys.requests, keys.seconds, spec.smoke.ttft_ms, spec.smoke.tpot_ms),
         system=system(node),
-        folder=folder,
-        lines=_read(folder, node.name),
+        lines=store.tuning_of(node.name),
     )
 
 
@@ -174,13 +170,6 @@ def _sweep(spec: NodeSpec) -> Sweep:
     keys = spec.tune
     least = min(keys.initial_rate / 16, keys.max_rate)
     return Sweep(keys.initial_rate, least, keys.max_rate, keys.resolution, keys.cells)
-
-
-def _read(folder: Path, name: str) -> list[AnyLine]:
-    try:
-        return tuning.read(folder, name)
-    except (OSError, Malformed) as error:
-        raise StageFailed(f"the cells so far cannot be read: {error}") from None
 
 
 def system(node: Node) -> str:

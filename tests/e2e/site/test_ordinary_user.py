@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
 from b200kit.run.remote import SUDO_PASSWORD
+from b200kit.store import database
 from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, front, on, plan
 from tests.e2e.tools import left
@@ -73,7 +73,7 @@ def asked(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare
     # Another shell: the words of the first one have it.
     on(NODE, _WATCH)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
+        patch.setenv(database.VARIABLE, str(folder / "b200.db"))
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
         before = left.state(NODE)
         yield Bare(deploy("ready.py", **GIVEN), before)

@@ -111,7 +111,7 @@ def verify(file: Path) -> int:
         "--node",
         NODE,
     )
-    return cli.main(["proof", "verify", str(file), *keys, "--records", str(file.parent)])
+    return cli.main(["proof", "verify", str(file), *keys, "--store", str(file.parent / "b200.db")])
 
 
 def test_a_node_that_serves_has_proven_it(serving: Outcome) -> None:

@@ -23,10 +23,11 @@ import pytest
 
 import tests.lab as lab
 from b200kit import cli
-from b200kit.records import store
-from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.states import State
+from b200kit.store import database
+from b200kit.store.database import Store
 from tests.e2e.conftest import SHORT, Live
 from tests.e2e.driving import Outcome, deploy, on, plan
 from tests.e2e.tools import model_store
@@ -42,17 +43,17 @@ FIRST, LATER = "580.126.20", "580.159.03"
 
 
 @pytest.fixture(scope="module")
-def transactions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the transactions of the module are."""
+def transactions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transactions]:
+    """The transactions of the module."""
     folder = tmp_path_factory.mktemp("rollout")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
+        patch.setenv(database.VARIABLE, str(folder / "b200.db"))
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
-        yield folder / "transactions"
+        yield Transactions(Store(folder / "b200.db"))
 
 
 @pytest.fixture(scope="module")
-def served(live: Live, transactions: Path) -> Outcome:
+def served(live: Live, transactions: Transactions) -> Outcome:
     """Nodes that serve, each with the fleet's endpoint; driver FIRST."""
     live(len(NODES))
     outcome = deploy("b200.py", *words())
@@ -70,9 +71,9 @@ def boots(name: str) -> str:
     return on(name, "cat /proc/sys/kernel/random/boot_id")
 
 
-def waves(folder: Path) -> dict[str, int]:
+def waves(transactions: Transactions) -> dict[str, int]:
     """The wave in which each node was changed last."""
-    changes = {name: ledger.read(folder, name).change for name in NODES}
+    changes = {name: transactions.read(name).change for name in NODES}
     return {name: change.wave for name, change in changes.items() if change}
 
 
@@ -101,7 +102,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 def test_driver_engine_and_model_go_through_the_fleet_in_waves_and_no_stream_is_lost(
-    served: Outcome, newer: dict[str, Any], transactions: Path, tmp_path: Path
+    served: Outcome, newer: dict[str, Any], transactions: Transactions, tmp_path: Path
 ) -> None:
     dry = plan("b200.py", *words(**newer))
     assert "rollout  wave 1  b200-1  (canary" in dry.stderr
@@ -155,7 +156,7 @@ def later(served: Outcome, newer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
-    later: dict[str, Any], transactions: Path, tmp_path: Path
+    later: dict[str, Any], transactions: Transactions, tmp_path: Path
 ) -> None:
     before = {name: boots(name) for name in OTHERS}
     with under_load(tmp_path, "bad driver") as found, breaks_with(FIRST):
@@ -166,7 +167,7 @@ def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
     assert found[0].lost == []
     assert driver(CANARY) == LATER
     assert {name: boots(name) for name in OTHERS} == before
-    change = ledger.read(transactions, CANARY).change
+    change = transactions.read(CANARY).change
     assert change
     assert "GPU 2 has no NVLink" in change.failed
     assert deploy("check.py", *words(**later)).code == 0
@@ -189,13 +190,13 @@ def recorded(later: dict[str, Any]) -> list[str]:
         run = deploy("smoke.py", "--limit", CANARY, *data)
         assert run.code == 0, run.said[-4000:]
     accepted = ["accept", CANARY, "--last", "5", "--by", "test", "--why", "sound"]
-    assert cli.main(["record", *accepted, "--records", os.environ[store.VARIABLE]]) == 0
+    assert cli.main(["record", *accepted]) == 0
     return data
 
 
 @pytest.mark.long
 def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
-    recorded: list[str], newer: dict[str, Any], transactions: Path, tmp_path: Path
+    recorded: list[str], newer: dict[str, Any], transactions: Transactions, tmp_path: Path
 ) -> None:
     before = {name: boots(name) for name in OTHERS}
     slow = {**newer["engine"], "environment": {"STANDIN_ITL_MS": "60"}}
@@ -204,7 +205,7 @@ def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
     held_others(run, before)
     assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
     assert found[0].lost == []
-    change = ledger.read(transactions, CANARY).change
+    change = transactions.read(CANARY).change
     assert change
     # A busy machine stretches some single gap of any run: the mean of each request says it surely.
     assert "slower than its record: " in change.failed
@@ -215,7 +216,7 @@ def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
 
 @pytest.mark.long
 def test_node_that_dies_while_it_is_watched_ends_the_rollout(
-    recorded: list[str], transactions: Path, tmp_path: Path
+    recorded: list[str], transactions: Transactions, tmp_path: Path
 ) -> None:
     before = {name: boots(name) for name in OTHERS}
     watched = {"driver": FIRST, "rollout": {**LIMITS, "watch_s": 600}}
@@ -224,7 +225,7 @@ def test_node_that_dies_while_it_is_watched_ends_the_rollout(
     killed = threading.Event()
 
     def kill() -> None:
-        until(lambda: ledger.read(transactions, CANARY).state is State.CANARY)
+        until(lambda: transactions.read(CANARY).state is State.CANARY)
         lab.kill(CANARY)
         killed.set()
 

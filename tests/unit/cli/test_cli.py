@@ -154,7 +154,6 @@ def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> N
     [
         (["proof", "verify", "FILE"], 2),
         (["proof", "sanitise", "FILE"], 2),
-        (["audit", "show", "--transactions", "FILE"], 2),
         (["bundle", "n01", "--state", "FILE"], 2),
         (["judge", "FILE"], USAGE),
         (["smoke", "http://127.0.0.1:1", "--model", "m", "--golden", "FILE"], USAGE),

@@ -14,6 +14,7 @@ from b200kit.cli import doctor
 from b200kit.operations import site_problems
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.operations.site_problems import InventoryLook
+from b200kit.store import database
 from tests.messages import assert_message
 
 Capture = pytest.CaptureFixture[str]
@@ -129,18 +130,17 @@ def test_nodes_of_an_inventory_are_judged_before_any_connection(tmp_path: Path) 
 
 MOUNTS = {
     "ext4 /dev/sda1 rw": None,
-    "nfs4 srv:/x rw,vers=4.2,local_lock=none": "note",
-    "nfs srv:/x rw,nolock": "WRONG",
-    "nfs4 srv:/x rw,local_lock=all": "WRONG",
-    "fuse.sshfs h:/x rw": "note",
+    "nfs4 srv:/x rw,vers=4.2,local_lock=none": "WRONG",
+    "fuse.sshfs h:/x rw": "WRONG",
 }
 
 
 @pytest.mark.parametrize("mount", MOUNTS)
-def test_a_shared_file_system_is_named_and_one_whose_locks_stay_here_is_refused(
+def test_a_store_on_a_shared_file_system_is_wrong(
     mount: str, sound: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site(sound)
+    monkeypatch.delenv(database.VARIABLE)
     monkeypatch.setattr(site_problems, "of_inventory", lambda _: InventoryLook(("n",), (), ()))
     line = f"36 1 0:1 / {sound} rw - {mount}\n"
     before = Path.read_text
@@ -149,7 +149,7 @@ def test_a_shared_file_system_is_named_and_one_whose_locks_stay_here_is_refused(
         lambda path, **how: line if path.name == "mountinfo" else before(path, **how),
     )  # fmt: skip
     standing = MOUNTS[mount]
-    parts = looked(capsys, standing == "WRONG").get("locks", [])
+    parts = looked(capsys, standing == "WRONG").get("store", [])
     assert [part["standing"] for part in parts] == ([standing] if standing else [])
 
 

@@ -18,16 +18,14 @@ from b200kit.node.lib import signature
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
 from b200kit.node.state.proof import KINDS, Evidence, Proof, ProofRules, ServingNow, stamp
-from b200kit.records import store
 
 BOOT, DIGEST = "4f0c3b6e-0f5b", "5c5e" * 16
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), ["look"])
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keys of n01 and n02, pinned, and an empty directory of records."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
+def folder(tmp_path: Path) -> Path:
+    """Keys of n01 and n02, pinned."""
     lines = []
     for node, name in (("n01", "n01"), ("n02", "[10.0.0.2]:2222")):
         key = tmp_path / node

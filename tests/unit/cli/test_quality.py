@@ -14,7 +14,6 @@ from b200kit.operations import served
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.quality import kept
 from b200kit.quality.kept import ServedModel
-from b200kit.records import store
 from tests.lab.supply import models
 from tests.messages import assert_message, lines_with
 from tests.unit.node.client.server_thread import MODEL, fast, running
@@ -59,7 +58,7 @@ def asked(
     monkeypatch.setattr(served, "of_node", lambda *_: known)
     return [
         "quality", "compare", "n01", "-i", str(inventory), "--reference", reference,
-        "--requests", "24", "--output-tokens", "16", "--records", str(tmp_path / "records"),
+        "--requests", "24", "--output-tokens", "16",
     ]  # fmt: skip
 
 
@@ -85,13 +84,12 @@ def test_candidate_is_within_the_limits_or_not_or_nothing_was_compared(
     with running(fast(fault)) as candidate:
         code, out, err = run(capsys, *asked, "--candidate", candidate)
     assert code == status, (out, err)
-    folder = tmp_path / "records" / kept.FOLDER
-    assert bool(store.nodes(folder)) == (status != 2)
+    assert bool(kept.KEPT.names()) == (status != 2)
     if status == 2:
         said = [line for line in lines_with(err, "b200 quality: ") if "clear text" not in line]
         assert_message(*[line.replace(candidate, "CANDIDATE") for line in said])
         return
-    listed, shown, _ = run(capsys, "quality", "list", "--records", str(tmp_path / "records"))
+    listed, shown, _ = run(capsys, "quality", "list")
     assert listed == 0
     assert f"fp8 weights of {MODEL}" in shown
     assert REVISION[:12] in shown
@@ -123,7 +121,7 @@ def test_node_that_the_inventory_lacks_is_refused_before_anything_is_sent(
     capsys: Capture, inventory: Path, tmp_path: Path
 ) -> None:
     words = ["quality", "compare", "n09", "-i", str(inventory), "--reference", "http://127.0.0.1:9"]
-    refused(capsys, inventory, [*words, "--records", str(tmp_path)])
+    refused(capsys, inventory, words)
 
 
 def test_model_as_it_was_published_is_refused_before_anything_is_sent(
@@ -144,4 +142,4 @@ def test_inventory_that_is_not_there_is_known_to_be_so() -> None:
 
 
 def test_no_record_is_named(capsys: Capture, tmp_path: Path) -> None:
-    assert run(capsys, "quality", "list", "--records", str(tmp_path))[0] == 2
+    assert run(capsys, "quality", "list")[0] == 2

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyinfra.api import inventory as inventories
 
 from b200kit.operations import connections
-from b200kit.operations.connections import problems, unlike, without_nodes
-from b200kit.reprovision import ledger
+from b200kit.operations.connections import unlike, without_nodes
 from tests.subtests import in_subtests
 
 
@@ -75,14 +73,6 @@ def test_no_node_is_said_twice(
         connections.note_lists()
         inventories.Inventory((["n01", "n02"], {}), **groups)
         assert list(connections.said_twice()) == said
-
-
-@in_subtests(("name", "keys"), [("audit", ["name"]), ("audit2", []), ("n01", [])])
-def test_no_node_has_the_name_of_a_file_of_ours(name: str, keys: list[str]) -> None:
-    host: Any = SimpleNamespace(name=name, data=SimpleNamespace(dict=dict))
-    state: Any = None
-    assert [problem.key for problem in problems(state, host)] == keys
-    assert Path(ledger.AUDIT).stem == "audit"
 
 
 @in_subtests(

@@ -17,11 +17,12 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.verdict import Status
 from b200kit.quality import kept
 from b200kit.quality.kept import limits
-from b200kit.records import store
 from b200kit.records.entries import Divergence, QualityComparison
 from b200kit.run.node import Node
+from b200kit.store.database import SITE
 from tests.lab.supply import models
 from tests.unit import specs
+from tests.unit.store.test_database import rewrite
 
 NEAR = Divergence(128, 4000, (0.004, 0.005, 0.006), (0.02, 0.03, 0.04))
 FAR = replace(NEAR, flips=(0.2, 0.3, 0.4))
@@ -87,17 +88,16 @@ def test_fewest_bits_decide_the_limits() -> None:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    """A node whose inventory names a directory of records."""
-    return Node("n01", spec("llama-3.3-70b-fp8", records=str(tmp_path)))
+def node() -> Node:
+    """A node that is served in fewer bits."""
+    return Node("n01", spec("llama-3.3-70b-fp8"))
 
 
 def recorded(node: Node, compared: Divergence, **changes: Any) -> None:
     """Keep a comparison of the node's model."""
     known, at = replace(kept.key(node.spec), **changes), f"2026-11-2{len(changes)}T00:00:00Z"
     entry = QualityComparison("n09", at, known, compared, NEAR, {}, {}, "texts", 64, "0.32.0")
-    place = kept.folder(node.spec.records)
-    assert store.append(place, kept.name_of(kept.key(node.spec)), entry)
+    assert kept.KEPT.append(kept.name_of(kept.key(node.spec)), entry)
 
 
 def asked(node: Node) -> dict[str, Any]:
@@ -128,14 +128,13 @@ def test_comparison_of_something_else_counts_for_nothing(node: Node, other: dict
 
 def test_changed_record_is_a_doubt(node: Node) -> None:
     recorded(node, FAR)
-    [path] = kept.folder(node.spec.records).iterdir()
-    path.write_text(path.read_text().replace("0.3", "0.0"))
+    rewrite(SITE.path, "UPDATE body SET text = replace(text, '0.3', '0.0')")
     assert "compared" not in asked(node)
-    assert "damaged" in asked(node)["doubt"]
+    assert "was changed" in asked(node)["doubt"]
 
 
-def test_model_as_published_needs_no_record(tmp_path: Path) -> None:
-    node = Node("n01", spec("gpt-oss-120b", records=str(tmp_path / "none")))
+def test_model_as_published_needs_no_record() -> None:
+    node = Node("n01", spec("gpt-oss-120b"))
     assert asked(node)["lowered"] == []
     assert "doubt" not in asked(node)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import random
 from collections.abc import Iterable, Mapping
@@ -14,9 +13,8 @@ from typing import Any
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import structure, unstructure
 from b200kit.records import conditions
-from b200kit.records import entries as record
 from b200kit.records.conditions import RunConditions
-from b200kit.records.entries import Acceptance, AnyEntry, MeasuredRun, Record
+from b200kit.records.entries import Acceptance, AnyEntry, MeasuredRun, Record, digest, run_entry
 from b200kit.records.statistics import Measured
 from tests.unit import smoke_results, states
 
@@ -72,7 +70,7 @@ def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> M
     at = f"2026-{10 + number // 28:02d}-{1 + number % 28:02d}T09:00:00Z"
     own = run_conditions(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
     result = smoke_results.result(smoke_results.medians(medians))
-    return record.run_entry(own, result, f"run-{number}")
+    return run_entry(own, result, f"run-{number}")
 
 
 def figured(run: MeasuredRun, **changes: object) -> MeasuredRun:
@@ -92,12 +90,7 @@ def accepted(
 
 def kept(entries: Iterable[AnyEntry]) -> Record:
     """The record that these entries make."""
-    content, last = b"", ""
-    for entry in entries:
-        line = record.line(entry, last)
-        last = json.loads(line)["digest"]
-        content += line.encode()
-    return record.parse(content)
+    return Record(tuple(replace(one, id=digest(unstructure(one))[:10]) for one in entries))
 
 
 def day(chance: random.Random, cv: float, shift: float = 0.0) -> dict[str, float]:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib.documents import unstructure
-from b200kit.records import end_of_run, machines, provenance, store
+from b200kit.records import end_of_run, machines, provenance
 from b200kit.records.conditions import RunConditions, missing, unmeasured, value_of
+from b200kit.records.store import Records
 from b200kit.report.files import write
-from b200kit.run import jsonl
 from b200kit.run.node import Node
+from b200kit.store import database
+from b200kit.store.database import SITE
 from tests.messages import assert_message
 from tests.unit import nodes, smoke_results
 from tests.unit.records import runs
@@ -21,9 +23,8 @@ from tests.unit.report.pages import terminal
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def node(tmp_path: Path) -> Node:
     """A node that serves, with a result that was just measured, and an empty record."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
     found, _ = nodes.settled(tmp_path)
     found.layout()
     found.record.smoke = smoke_results.result()
@@ -43,7 +44,7 @@ def ended(node: Node) -> dict[str, Any]:
 
 def kept() -> Any:
     """The record on the disk."""
-    return store.read(store.directory(), "n01")
+    return Records().read("n01")
 
 
 def test_result_is_recorded_with_its_conditions(node: Node) -> None:
@@ -73,8 +74,7 @@ def test_what_is_not_collected_is_named(node: Node) -> None:
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
     ended(node)
-    text = jsonl.path_of(store.directory(), "n01").read_text()
-    assert "canary" not in text
+    assert b"canary" not in SITE.path.read_bytes()
 
 
 def test_same_result_is_recorded_once(node: Node) -> None:
@@ -105,8 +105,7 @@ def test_result_without_its_conditions_is_not_recorded_and_the_field_is_named(
 def test_record_that_cannot_be_written_costs_no_report(
     node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path))
     assert "unmeasured" in ended(node)["hosts"]["n01"]["record"]
 
 
@@ -134,7 +133,7 @@ def test_regression_and_diagnosis_are_shown(
         new = {"versions.driver": "580.159.03"} if number >= 6 else {}
         fields = {"run.cache_salt": f"{number}", "run.taken_at": entry.at, **new}
         entry = replace(entry, conditions=RunConditions({**own.fields, **fields}))
-        store.append(store.directory(), "n01", entry)
+        Records().append("n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
     assert node.record.state is not None
@@ -165,7 +164,7 @@ def accept(node: Node) -> None:
     """The first six runs are the baseline."""
     first = [run for run in kept().runs if run.run in {f"run-{n}" for n in range(6)}]
     entry = runs.accepted(first)
-    store.append(store.directory(), node.name, entry)
+    Records().append(node.name, entry)
 
 
 def test_every_run_keeps_which_machine_a_node_is(node: Node) -> None:
@@ -177,7 +176,7 @@ def test_every_run_keeps_which_machine_a_node_is(node: Node) -> None:
     ended(node)
     node.record.state = None
     ended(node)
-    known = machines.known(store.directory(), "n01")
+    known = machines.known("n01")
     assert str(known) == "UUID 4c4c4544-0053-4d10-8052-b6c04f373033, serial number 7SMR703"
 
 
@@ -190,7 +189,6 @@ def test_machine_that_cannot_be_kept_is_said_and_costs_no_report(
     node.record.smoke = None
     assert node.record.state is not None
     node.record.state["host"]["product_serial"] = "7SMR703"
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path))
     ended(node)
     assert_message(capsys.readouterr().err)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,22 +10,14 @@ import pytest
 from b200kit.records import comparison, entries
 from b200kit.records.comparison import MedianAtTp, acceptable, against, by_tensor_parallel, latest
 from b200kit.records.conditions import Role
-from b200kit.records.entries import Acceptance, Record, RecordError, counts, parse
+from b200kit.records.entries import Acceptance, Record, RecordError, counts
+from b200kit.records.store import Records
+from b200kit.store.database import SITE, Damaged
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 NEW = "580.159.03"
-
-
-def content(count: int = 3) -> bytes:
-    """A record of some runs, as it lies on a disk."""
-    lines, last = b"", ""
-    for number in range(count):
-        line = entries.line(runs.run(number), last)
-        last = json.loads(line)["digest"]
-        lines += line.encode()
-    return lines
 
 
 def sample(
@@ -41,71 +32,32 @@ def sample(
     return runs.kept([*old, *(act if accepted else []), *new])
 
 
-def test_what_is_written_is_read_again() -> None:
-    known = parse(content())
+def test_what_is_written_is_read_again_and_has_an_id() -> None:
+    records = Records()
+    assert all(records.append("n01", runs.run(number)) for number in range(3))
+    known = records.read("n01")
     assert [run.run for run in known.runs] == ["run-0", "run-1", "run-2"]
-    assert (known.torn, known.damage) == ((), ())
     assert entries.medians(known.runs[0]) == runs.BASE
+    assert {len(run.id) for run in known.runs} == {10}
+    assert known.run(known.runs[1].id[:7]) == known.runs[1]
+    assert records.names() == ["n01"]
+    assert (records.read("n02").entries, Records("golden").names()) == ((), [])
 
 
-def test_last_line_cut_anywhere_loses_nothing_else() -> None:
-    whole = content()
-    start = whole.rindex(b"\n", 0, -1) + 1
-    for at in range(start, len(whole), 97):
-        known = parse(whole[:at])
-        assert len(known.runs) == 2
-        assert bool(known.torn) is (at > start)
-        assert known.damage == ()
+def test_same_measurement_is_entered_once() -> None:
+    records = Records()
+    assert records.append("n01", runs.run(1))
+    assert not records.append("n01", runs.run(1))
+    assert records.append("n01", runs.run(9))
+    assert len(records.read("n01").runs) == 2
 
 
-def test_line_that_lacks_only_its_end_is_whole() -> None:
-    assert len(parse(content()[:-1]).runs) == 3
-
-
-def test_writing_goes_on_behind_a_torn_line() -> None:
-    torn = content(3)[:-900]
-    known = parse(torn)
-    again = torn + b"\n" + entries.line(runs.run(7), known.last).encode()
-    found = parse(again)
-    assert [run.run for run in found.runs] == ["run-0", "run-1", "run-7"]
-    assert (len(found.torn), found.damage) == (1, ())
-
-
-def test_changed_line_is_told_and_counts_nowhere() -> None:
-    faster = content().replace(b'"p50_ms": 41.0', b'"p50_ms": 21.0', 1)
-    known = parse(faster)
-    assert len(known.runs) == 2
-    assert_message(*known.damage)
-
-
-def test_changed_id_is_told() -> None:
-    known = parse(content(1))
-    swapped = content(1).replace(known.runs[0].id.encode(), b"0123456789", 1)
-    assert_message(*parse(swapped).damage)
-
-
-def test_line_taken_away_is_told() -> None:
-    lines = content().splitlines(keepends=True)
-    known = parse(lines[0] + lines[2])
-    assert_message(*known.damage)
-
-
-@in_subtests("junk", [b"", b"\n\n", b"x", b"[]\n", b"{}\n", b"\xff\xfe\n", b"null\n",
-                                  b'{"kind": "run"}\n', b'{"kind": []}\n'])  # fmt: skip
-def test_any_bytes_can_be_read(junk: bytes) -> None:
-    known = parse(junk + b"\n" + content())
-    assert len(known.runs) == 3
-
-
-def test_line_of_another_schema_is_named_by_its_schema() -> None:
-    older = content(1).replace(b"b200kit/record/2", b"b200kit/record/1")
-    assert_message(*parse(older).damage)
-
-
-def test_measurement_is_known_again_and_a_new_one_is_not() -> None:
-    known = parse(content())
-    assert known.holds(runs.run(1))
-    assert not known.holds(runs.run(9))
+@in_subtests("text", ["{half", "[]", "{}", '{"kind": []}', '{"kind": "run"}', '{"schema": "x/1"}'])
+def test_line_that_is_no_entry_is_damage_of_its_record(text: str) -> None:
+    records = Records()
+    SITE.append(records.log, text, text)
+    with pytest.raises(Damaged, match="about "):
+        records.read(text)
 
 
 @pytest.mark.parametrize(

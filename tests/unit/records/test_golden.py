@@ -18,13 +18,15 @@ from b200kit.node.client.golden.replicas import Golden, GoldenResult
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import decode, unstructure
 from b200kit.node.state.view import Unmeasured
-from b200kit.records import golden, store
+from b200kit.records import golden
 from b200kit.records.entries import RecordError
+from b200kit.records.store import GOLDEN, Records
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.stages import golden as golden_stage
 from b200kit.stages import serving as serving_stage
 from b200kit.stages import smoke
+from b200kit.store.database import SITE
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -33,17 +35,11 @@ from tests.unit.node.client.golden_answers import another, answers, changed, les
 from tests.unit.nodes import look, make, settled
 from tests.unit.records import runs
 from tests.unit.records.test_smoke_comparison import WARM
+from tests.unit.store.test_database import rewrite
 
 Said = Sequence[Answer]
 OTHERS = {"server.other_requests": 7}
 SOUND, WRONG, DRIFTED = answers(), changed(another), changed(less_sure(1.0))
-
-
-@pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The team's records, empty."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
-    return tmp_path / "records"
 
 
 def serving(tmp_path: Path, name: str = "n01", **changes: Any) -> tuple[Node, Machine]:
@@ -94,21 +90,21 @@ def answered(found: SmokeResult) -> AnswersJudgement:
 
 
 def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_it(
-    tmp_path: Path, records: Path
+    tmp_path: Path,
 ) -> None:
     node = serving(tmp_path)
     assert outcome(measured(node, SOUND, SOUND)) == ("accepted", "pass")
-    [file] = (records / golden.FOLDER).iterdir()
     assert outcome(measured(node, SOUND, SOUND)) == ("same", "pass")
     assert outcome(measured(node, DRIFTED, DRIFTED)) == ("drifted", "pass")
     assert smoke.summary(measured(node, DRIFTED, DRIFTED)).endswith("; answers: drifted")
     wrong = measured(node, WRONG, WRONG)
     assert outcome(wrong) == ("different", "fail")
     assert_message(*wrong.reasons)
-    assert len(file.read_text().splitlines()) == 1
+    [name] = Records(GOLDEN).names()
+    assert len(Records(GOLDEN).read(name).entries) == 1
 
 
-def test_one_of_two_that_differ_is_named_by_the_reference(tmp_path: Path, records: Path) -> None:
+def test_one_of_two_that_differ_is_named_by_the_reference(tmp_path: Path) -> None:
     node = serving(tmp_path)
     assert outcome(measured(node, SOUND, WRONG)) == ("none", "invalid")
     measured(node, SOUND, SOUND)
@@ -120,7 +116,7 @@ def test_one_of_two_that_differ_is_named_by_the_reference(tmp_path: Path, record
 
 
 def test_word_of_one_replica_is_no_reference_until_another_node_says_the_same(
-    tmp_path: Path, records: Path
+    tmp_path: Path,
 ) -> None:
     one, other, third = (serving(tmp_path, name) for name in ("n01", "n02", "n03"))
     assert outcome(measured(one, SOUND)) == ("none", "pass")
@@ -134,15 +130,13 @@ def test_word_of_one_replica_is_no_reference_until_another_node_says_the_same(
     assert "than the reference of n01" in found.reasons[0]
 
 
-def test_change_of_what_decides_the_arithmetic_means_a_new_reference(
-    tmp_path: Path, records: Path
-) -> None:
+def test_change_of_what_decides_the_arithmetic_means_a_new_reference(tmp_path: Path) -> None:
     assert outcome(measured(serving(tmp_path), SOUND, SOUND)) == ("accepted", "pass")
     new, machine = serving(tmp_path)
     machine.readings = {"notes": {"warm": WARM}, "nvml": {"driver_version": "590.1"}}
     found = measured((new, machine), WRONG, WRONG)
     assert outcome(found) == ("accepted", "pass")
-    assert len(list((records / golden.FOLDER).iterdir())) == 2
+    assert len(Records(GOLDEN).names()) == 2
 
 
 KEY = golden.key(runs.run_conditions(), 32)
@@ -183,14 +177,13 @@ def test_key_that_cannot_be_told_is_no_pass() -> None:
     assert golden.key(runs.run_conditions(), 16) != KEY
 
 
-def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> None:
+def test_record_that_was_changed_is_no_pass(tmp_path: Path) -> None:
     node = serving(tmp_path)
     measured(node, SOUND, SOUND)
-    [file] = (records / golden.FOLDER).iterdir()
-    file.write_text(file.read_text().replace("w2.3", "w9.9"))
+    rewrite(SITE.path, "UPDATE body SET text = replace(text, 'w2.3', 'w9.9')")
     found = measured(node, SOUND, SOUND)
     assert outcome(found) == ("unmeasured", "invalid")
-    assert_message(*found.reasons)
+    assert "was changed after it was written" in found.reasons[0]
 
 
 @pytest.mark.one_in(3)
@@ -200,25 +193,23 @@ def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> No
      [{"text": "a", "logprob": -1.0, "top": {"b": "c"}}]],
 )  # fmt: skip
 def test_answers_of_another_form_are_no_pass_and_no_reference(
-    tmp_path: Path, records: Path, odd: list[object]
+    tmp_path: Path, odd: list[object]
 ) -> None:
     said = result(SOUND, SOUND)["golden"] | {"answers": {"direct-0": [odd], "direct-1": "direct-0"}}
     with pytest.raises(RemoteError, match=r"no measurement: golden\.answers\b"):
         measured(serving(tmp_path), SOUND, golden=said)
-    assert not (records / golden.FOLDER).exists()
+    assert Records(GOLDEN).names() == []
 
 
-def test_answers_given_beside_others_requests_make_no_reference(
-    tmp_path: Path, records: Path
-) -> None:
+def test_answers_given_beside_others_requests_make_no_reference(tmp_path: Path) -> None:
     found = measured(serving(tmp_path), SOUND, SOUND, **OTHERS)
     assert outcome(found) == ("none", "pass")
 
 
-def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path, records: Path) -> None:
+def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path) -> None:
     found = measured(serving(tmp_path), SOUND, golden={"unmeasured": "no golden prompt was sent"})
     assert (found.verdict, isinstance(found.golden, Unmeasured)) == ("pass", True)
-    assert not (records / golden.FOLDER).exists()
+    assert Records(GOLDEN).names() == []
 
 
 def on_node(node: tuple[Node, Machine]) -> Reference:
@@ -226,9 +217,7 @@ def on_node(node: tuple[Node, Machine]) -> Reference:
     return decode(Reference, node[1].text(reference.PATH))
 
 
-def test_reference_is_left_on_the_node_for_what_is_served_there(
-    tmp_path: Path, records: Path
-) -> None:
+def test_reference_is_left_on_the_node_for_what_is_served_there(tmp_path: Path) -> None:
     node = serving(tmp_path)
     measured(node, SOUND, SOUND)
     name = golden_stage.holds_for(node[0], node[0].layout())
@@ -239,7 +228,7 @@ def test_reference_is_left_on_the_node_for_what_is_served_there(
     assert on_node(node) == found
 
 
-def test_word_of_a_single_replica_is_its_own_reference(tmp_path: Path, records: Path) -> None:
+def test_word_of_a_single_replica_is_its_own_reference(tmp_path: Path) -> None:
     node = serving(tmp_path)
     measured(node, SOUND, **OTHERS)
     assert reference.PATH not in node[1].files

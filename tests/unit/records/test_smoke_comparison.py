@@ -11,25 +11,26 @@ import pytest
 
 from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.lib.documents import to_bytes
-from b200kit.records import entries, provenance, store
+from b200kit.records import entries, provenance
 from b200kit.records.conditions import RunConditions
 from b200kit.records.statistics import METRICS
-from b200kit.run import jsonl
+from b200kit.records.store import Records
 from b200kit.run.node import Node, StageFailed
+from b200kit.store.database import SITE
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit import smoke_results
 from tests.unit.nodes import look, make, settled
 from tests.unit.records import runs
+from tests.unit.store.test_database import rewrite
 
 WARM = {n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")}
 Settled = tuple[Node, Machine]
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settled:
+def node(tmp_path: Path) -> Settled:
     """A node that serves, whose next result is the test's, and an empty record."""
-    monkeypatch.delenv(store.VARIABLE, raising=False)
     found, machine = settled(tmp_path, smoke_always=True)
     machine.readings = {"notes": {"warm": WARM}}
     return found, machine
@@ -60,15 +61,15 @@ def accepted(node: Settled, count: int = 10) -> None:
     """That many accepted runs of this node's load, 1 % apart."""
     found, _ = node
     measure(node, result())
-    run_conditions, folder = provenance.run_conditions(found), store.directory(found.spec.records)
+    run_conditions = provenance.run_conditions(found)
     for number, day in enumerate(runs.days(7, count, 0.01)):
         at = f"2026-10-{1 + number:02d}T09:00:00Z"
         changed = {"run.cache_salt": f"salt-{number}", "run.taken_at": at}
         own = RunConditions({**run_conditions.fields, **changed})
-        store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
-    known = store.read(folder, "n01").runs
+        Records().append("n01", entries.run_entry(own, result(day), f"run-{number}"))
+    known = Records().read("n01").runs
     entry = runs.accepted(known)
-    store.append(folder, "n01", entry)
+    Records().append("n01", entry)
 
 
 def shifted(by: float, metric: str = "tpot") -> dict[str, float]:
@@ -126,9 +127,8 @@ def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> N
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
-    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
-    path.mkdir(parents=True)
-    with pytest.raises(StageFailed, match="Is a directory"):
+    SITE.path.mkdir(parents=True)
+    with pytest.raises(StageFailed, match="unable to open"):
         measure(node, result())
 
 
@@ -141,7 +141,6 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
     accepted(node)
-    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
-    path.write_text(path.read_text().replace("burn-in", "burn-out"))
-    with pytest.raises(StageFailed, match=f"{path}: line 11 was changed .* move it away"):
+    rewrite(SITE.path, "UPDATE body SET text = replace(text, 'burn-in', 'burn-out')")
+    with pytest.raises(StageFailed, match="about n01, was changed after it was written"):
         measure(node, result())

@@ -17,14 +17,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from b200kit import cli
-from b200kit.records import store
 from b200kit.report.files import write
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import lines
-from b200kit.reprovision import ledger
-from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger import LOG, Ledger, Transactions
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run import console
+from b200kit.store.database import Store
 from tests.sample import sample
 from tests.unit import states
 from tests.unit.report import pages, records
@@ -146,23 +145,18 @@ def test_no_file_that_a_command_reads_drives_the_terminal(tmp_path: Path) -> Non
 
 
 def test_no_line_of_a_ledger_or_a_record_drives_the_terminal(tmp_path: Path) -> None:
-    node = Ledger(tmp_path, "n1", who=f"ops{HOSTILE[:-1]}", run="r")
+    transactions = Transactions(Store(tmp_path / "b200.db"))
+    node = Ledger(transactions, "n1", who=f"ops{HOSTILE[:-1]}", run="r")
     node.claim()
     node.begin([], HOSTILE[:-1], HOSTILE[:-1])
     node.append(IntentLine(step="quarantine", id=HOSTILE[:-1], why=HOSTILE[:-1]))
-    folder = ("--transactions", str(tmp_path))
+    there = ("--store", str(transactions.store.path))
     shown = ("transaction", "show", "n1")
     for arguments in (*_LISTS, shown, (*shown, "--json")):
-        harmless(*run(*arguments, *folder))
-    (tmp_path / ledger.AUDIT).write_text(json.dumps({"node": HOSTILE, "at": HOSTILE}) + "\n")
-    (tmp_path / "n1.jsonl").write_text(json.dumps({"kind": HOSTILE, "digest": HOSTILE}) + "\n")
+        harmless(*run(*arguments, *there))
+    for name in ("n1", HOSTILE[:-1]):
+        transactions.store.append(LOG, name, json.dumps({"kind": HOSTILE, "at": HOSTILE}))
     for arguments in _LISTS:
-        harmless(*run(*arguments, *folder))
-    own = tmp_path / "records"
-    own.mkdir()
-    (own / "n1.jsonl").write_text(json.dumps({"kind": HOSTILE, "at": HOSTILE}) + "\n{half\n")
-    assert store.nodes(own)
-    harmless(
-        *run("record", "list", "--records", str(own)),
-        *run("record", "show", "n1", "--records", str(own)),
-    )
+        harmless(*run(*arguments, *there))
+    transactions.store.append("record", "n1", json.dumps({"kind": HOSTILE, "at": HOSTILE}))
+    harmless(*run("record", "list", *there), *run("record", "show", "n1", *there))

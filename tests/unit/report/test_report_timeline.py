@@ -39,7 +39,6 @@ def of(known: Record) -> AgainstRecord:
         timeline=timeline(known),
         conditions=known.runs[-1].conditions,
         by_tp=(),
-        damage=(),
     )
 
 

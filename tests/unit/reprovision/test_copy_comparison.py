@@ -1,4 +1,4 @@
-"""The node's own copy and the controller's files: whatever is cut off one, another one knows of."""
+"""The node's own copy and the store: whatever is cut off one, the other one knows of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from b200kit import cli
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib.documents import unstructure
-from b200kit.reprovision import copy_comparison, ledger
+from b200kit.reprovision import copy_comparison
 from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
@@ -21,6 +21,8 @@ from b200kit.reprovision.transaction import Transaction
 from b200kit.run import process
 from tests.messages import assert_message
 from tests.subtests import in_subtests
+from tests.unit.reprovision.test_fleet_limits import in_folder
+from tests.unit.store.test_database import rewrite
 
 Copy = dict[str, Any]
 
@@ -40,8 +42,8 @@ class Site:
     """A node that was reprovisioned once, its own copy, and the run that read it."""
 
     def __init__(self, folder: Path, *levels: str) -> None:
-        self.folder, self.reports = folder / "transactions", folder / "reports"
-        owner = Ledger(self.folder, "n1", "alice@one pid 1", "first")
+        self.transactions, self.reports = in_folder(folder), folder / "reports"
+        owner = Ledger(self.transactions, "n1", "alice@one pid 1", "first")
         owner.claim()
         owner.begin([], "driver.loaded", "")
         for step, level in (
@@ -50,20 +52,21 @@ class Site:
         ):
             decision = Decision(Level.parse(level), "") if level else None
             out = owner.append(IntentLine(step=step, id=step, decision=decision))
-            copied = out.digests[-1] if step == "quarantine" else None
+            copied = out.digest if step == "quarantine" else None
             owner.append(DoneLine(result="done", why="no driver", copied=copied))
             if copied:
                 self.copy = copy_of(out)
         self.newest = copy_of(owner.release())
 
-    def path(self, name: str) -> Path:
-        """A file of the controller."""
-        return self.folder / f"{name}.jsonl"
-
-    def cut(self, name: str, count: int) -> None:
-        """Take lines off the end of a file."""
-        lines = self.path(name).read_bytes().splitlines(keepends=True)
-        self.path(name).write_bytes(b"".join(lines[:-count]))
+    def cut(self, count: int) -> None:
+        """Take lines off the end, and what says that there were more."""
+        path, newest = self.transactions.store.path, self.transactions.store.last.number
+        rewrite(
+            path,
+            f"DELETE FROM entry WHERE number > {newest - count}",
+            f"DELETE FROM body WHERE number > {newest - count}",
+        )
+        self.transactions.store.beside("newest").unlink()
 
     def verified(self, copy: object, run: str = "second") -> int:
         """The exit code of `b200 audit verify` after a run that read this copy."""
@@ -72,7 +75,7 @@ class Site:
         host = {"state": {"notes": {"reprovision": copy}}}
         (report / "n1.json").write_text(json.dumps(host))
         (report / "summary.json").write_text(json.dumps({"hosts": {"n1": {"file": "n1.json"}}}))
-        there = ["--transactions", str(self.folder), "--reports", str(self.reports)]
+        there = ["--store", str(self.transactions.store.path), "--reports", str(self.reports)]
         return cli.main(["audit", "verify", *there])
 
 
@@ -91,24 +94,13 @@ def test_copy_that_the_node_took_is_intact_as_long_as_nothing_is_changed(
 
 
 @in_subtests("count", [1, 2, 5])
-def test_end_cut_off_both_files_of_the_controller_is_known_to_the_node(
+def test_older_copy_of_the_store_is_known_to_the_node(
     count: int, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = Site(tmp_path_factory.mktemp("site"))
-    site.cut("n1", count)
-    site.cut("audit", count)
+    site.cut(count)
     assert site.verified(None if count > 5 else site.newest) == 1
     assert "n1: its own copy: it names action" in capsys.readouterr().err
-
-
-@in_subtests("name", ["n1", "audit"])
-def test_end_cut_off_one_file_is_known_to_the_other(
-    name: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site = Site(tmp_path_factory.mktemp("site"))
-    site.cut(name, 1)
-    assert site.verified(site.copy) == 1
-    assert capsys.readouterr().err.startswith("b200 audit: n1: 1 of the ")
 
 
 def without(key: str) -> Callable[[Copy], object]:
@@ -138,13 +130,11 @@ def test_copy_that_was_changed_on_the_node_is_named(
 
 
 def test_older_copy_that_was_put_back_is_named(site: Site) -> None:
-    older = changed(audit=ledger.digests(site.folder, "n1")[0])(site.copy)
-    fault = copy_comparison.fault(ledger.lines(site.folder, "n1").entries, older, "second")
+    older = changed(audit=site.transactions.lines("n1")[0].digest)(site.copy)
+    fault = copy_comparison.fault(site.transactions.lines("n1"), older, "second")
     assert "an older one was put back" in fault
     # A run that wrote lines itself may have read the copy before them.
-    assert "was changed" in copy_comparison.fault(
-        ledger.lines(site.folder, "n1").entries, older, "first"
-    )
+    assert "was changed" in copy_comparison.fault(site.transactions.lines("n1"), older, "first")
 
 
 def test_node_that_was_re_imaged_has_no_copy_and_the_chain_says_why(tmp_path: Path) -> None:
@@ -154,6 +144,6 @@ def test_node_that_was_re_imaged_has_no_copy_and_the_chain_says_why(tmp_path: Pa
 
 
 def test_no_run_has_read_a_copy_yet(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    there = ["--transactions", str(site.folder), "--reports", str(site.reports)]
+    there = ["--store", str(site.transactions.store.path), "--reports", str(site.reports)]
     assert cli.main(["audit", "verify", *there]) == 0
     assert_message(capsys.readouterr().out.splitlines()[1])

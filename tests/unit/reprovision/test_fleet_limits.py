@@ -15,11 +15,12 @@ import pytest
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
 from b200kit.node.lib import timestamp
-from b200kit.reprovision import fleet_limits, ledger
+from b200kit.reprovision import fleet_limits
 from b200kit.reprovision.fleet_limits import Deferred, Safety
-from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.ledger import Held, Ledger, Transactions
 from b200kit.run.node import Node
 from b200kit.run.session import Session
+from b200kit.store.database import Store
 from tests.subtests import in_subtests
 
 NAMES = ("n1", "n2", "n3", "n4")
@@ -34,9 +35,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Session:
     return here
 
 
+def in_folder(folder: Path) -> Transactions:
+    """What another controller knows of a folder."""
+    return Transactions(Store(folder / "b200.db"))
+
+
 def safety(folder: Path, *down: str) -> Safety:
     """Four nodes, of which some were seen not to serve."""
-    found = Safety(folder=folder, inventory=NAMES)
+    found = Safety(in_folder(folder), NAMES)
     for name in down:
         found.mark_observed(node(name), serves=False)
     return found
@@ -50,7 +56,7 @@ def node(name: str, **limits: Any) -> Any:
 
 def out(folder: Path, name: str) -> None:
     """A node that another run took out, and left to a person."""
-    owner = Ledger(folder, name, "alice@one pid 1", "hers")
+    owner = Ledger(in_folder(folder), name, "alice@one pid 1", "hers")
     owner.claim()
     owner.begin([], f"{name}: broken", "")
     owner.release()
@@ -145,7 +151,7 @@ def test_dead_controller_frees_the_fleet_at_once(tmp_path: Path) -> None:
     pipe = os.pipe()
     child = os.fork()
     if child == 0:
-        with ledger.alone(tmp_path):
+        with in_folder(tmp_path).store.writing():
             os.write(pipe[1], b"!")
             signal.pause()
     os.read(pipe[0], 1)
@@ -158,13 +164,13 @@ def test_dead_controller_frees_the_fleet_at_once(tmp_path: Path) -> None:
 def test_step_of_the_clock_frees_no_node_and_holds_none(
     step_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    alice = Ledger(in_folder(tmp_path), "n1", "alice@one pid 1", "a")
     alice.claim()
     alice.begin([], "cause", "")
     now, clock = timestamp.now, time.time
     monkeypatch.setattr(timestamp, "now", lambda later_s=0.0: now(later_s + step_s))
     monkeypatch.setattr(time, "time", lambda: clock() + step_s)
-    bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b")
+    bob = Ledger(in_folder(tmp_path), "n1", "bob@two pid 2", "b")
     with pytest.raises(Held):
         bob.claim()
     assert safety(tmp_path).fleet(node("n2")).out == {"n1"}

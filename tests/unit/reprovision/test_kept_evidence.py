@@ -8,7 +8,8 @@ from pathlib import Path
 
 from b200kit.inventory.keys.kept import Kept
 from b200kit.reprovision import kept_evidence
-from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger import LOG, Ledger, Transactions
+from b200kit.store.database import Store
 
 DAY_S = 86_400
 ASKED = Kept(days=30, gib=1, least=1)
@@ -28,7 +29,7 @@ def left(evidence: Path) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in evidence.rglob("*.tar.gz")}
 
 
-def claimed(transactions: Path, node: str) -> Ledger:
+def claimed(transactions: Transactions, node: str) -> Ledger:
     """A node's transaction, as its owner writes it."""
     owned = Ledger(transactions, node, "ops", "r")
     owned.claim()
@@ -36,13 +37,13 @@ def claimed(transactions: Path, node: str) -> Ledger:
 
 
 def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path: Path) -> None:
-    evidence, transactions = tmp_path / "evidence", tmp_path / "transactions"
+    evidence, transactions = tmp_path / "evidence", Transactions(Store(tmp_path / "b200.db"))
     for node in ("closed", "open", "damaged", "unknown"):
         for days in (0, 40, 50):
             archive(evidence, node, days)
     for node in ("closed", "open"):
-        claimed(transactions, node)
-    (transactions / "damaged.jsonl").write_text('{"kind": "open"}\n')
+        claimed(transactions, node).release()
+    transactions.store.append(LOG, "damaged", '{"kind": "open"}')
     transaction = claimed(transactions, "open").begin([], "", "")
     assert transaction.is_open
     archive(evidence, "open", -1)
@@ -54,7 +55,7 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
 
 
 def test_archive_of_an_open_transaction_stays_however_old_and_large(tmp_path: Path) -> None:
-    evidence, transactions = tmp_path / "evidence", tmp_path / "transactions"
+    evidence, transactions = tmp_path / "evidence", Transactions(Store(tmp_path / "b200.db"))
     claimed(transactions, "n1").begin([], "", "")
     kept = [archive(evidence, "n1", -day).name for day in (1, 2, 3)]
     assert kept_evidence.prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""

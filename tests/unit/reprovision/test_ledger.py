@@ -1,261 +1,260 @@
-"""A damaged file in the directory of transactions: it costs its own node only, by name."""
+"""A node is out, and its store is not what it was: no second one may go, and one line says why."""
 
 from __future__ import annotations
 
-import errno
-import os
+import json
+import sqlite3
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from b200kit import cli
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
+from b200kit.node.lib import documents
 from b200kit.reprovision import ledger
 from b200kit.reprovision.circuit_breaker import Fleet, floor_reason
-from b200kit.reprovision.fleet_limits import Safety
-from b200kit.reprovision.ledger import Damaged, Ledger
-from b200kit.reprovision.ledger_line import AuditLine, DoneLine, IntentLine, action_of
+from b200kit.reprovision.fleet_limits import Deferred, Safety
+from b200kit.reprovision.ledger import LOG, Ledger, Transactions
+from b200kit.reprovision.ledger_line import DoneLine, FailedLine, IntentLine, LedgerLine, line_of
 from b200kit.reprovision.states import State
-from b200kit.run import chain, jsonl
 from b200kit.run.node import StageFailed
+from b200kit.store.database import Damaged, Store, StoreError
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
+from tests.unit.reprovision.test_fleet_limits import NAMES, in_folder, node
+from tests.unit.store.test_database import LOST, rewrite
 
 Capture = pytest.CaptureFixture[str]
 
 
-def begun(folder: Path, node: str) -> Ledger:
-    """A node that a transaction took out of service."""
-    lines = Ledger(folder, node, "alice@one pid 1", "a")
-    lines.claim()
-    lines.begin([], "driver.loaded", "")
-    lines.append(IntentLine(step="quarantine", id="1"))
-    lines.append(DoneLine(result="done", why="no driver"))
-    return lines
+def taken_out(folder: Path, name: str = "n1", ends: str = "released") -> Ledger:
+    """A node, which its owner has drained: at work, dead, or done for now; or of two owners."""
+    for run in ("first", "second")[: 2 if ends == "two owners" else 1]:
+        owner = Ledger(in_folder(folder), name, "alice@one pid 1", run)
+        if not owner.claim().is_open:
+            owner.begin([], "nvlink.links", "")
+        for step in ("quarantine", "drain") if run == "first" else ("evidence",):
+            owner.append(IntentLine(step=step, id=step))
+            owner.append(DoneLine(id=step, result="done", why="no driver"))
+        if ends != "at work":
+            owner.release() if ends == "released" else owner._free()
+    return owner
 
 
-def signed(content: bytes, **entry: Any) -> bytes:
-    """The content with one more line, which follows the last one as it should."""
-    lines = chain.parse(dict, content)
-    alike = next(line for line in lines.entries if line["kind"] == entry["kind"])
-    return content + chain.line({**alike, **entry}, lines.last)[0].encode()
+def standing(folder: Path) -> str:
+    """Where n1 is by its lines, or that they are damaged."""
+    try:
+        return "out" if in_folder(folder).read("n1").is_open else "serves"
+    except StoreError as error:
+        return "damaged" if str(error).startswith(f"{folder}/b200.db: ") else str(error)
 
 
-def without(content: bytes, number: int) -> bytes:
-    """The content without one of its lines."""
-    lines = content.splitlines(keepends=True)
-    return b"".join(lines[:number] + lines[number + 1 :])
+@pytest.mark.parametrize("ends", ["at work", "dead", "released", "two owners"])
+@in_subtests("name", LOST)
+def test_second_node_stays_whatever_became_of_the_store(
+    name: str, ends: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("site")
+    first = taken_out(folder, ends=ends)
+    # So many lines of another site that each damage has what it is made of.
+    filler = first.transactions.store
+    with filler.writing():
+        for number in range(filler.last.number, 60):
+            filler.append("log", f"n{number % 3}", f'"{"x" * 300}"')
+    LOST[name](folder / "b200.db")
+    for _ in range(2):
+        with pytest.raises(StageFailed):
+            Safety(in_folder(folder), NAMES).take_out(node("n2"), True, pytest.fail)
+        assert standing(folder) in ("out", "damaged")
+    first._free()
 
 
-def written_over(content: bytes, number: int, by: bytes) -> bytes:
-    """The content with one of its lines, but for its end, replaced."""
-    lines = content.splitlines(keepends=True)
-    return b"".join([*lines[:number], by + b"\n", *lines[number + 1 :]])
+def test_store_of_a_day_before_frees_nobody(tmp_path: Path) -> None:
+    """A copy from a backup: whole, and no node out."""
+    owner = Ledger(in_folder(tmp_path), "n1", "alice@one pid 1", "first")
+    owner.claim()
+    owner.release()
+    path = owner.transactions.store.path
+    copy = path.read_bytes()
+    taken_out(tmp_path)
+    path.write_bytes(copy)
+    with pytest.raises(Damaged, match="an older file was put back"):
+        in_folder(tmp_path).read("n1")
+    with pytest.raises(StageFailed, match=r"b200\.db"):
+        Safety(in_folder(tmp_path), NAMES).take_out(node("n2"), True, pytest.fail)
+    fleet = Safety(in_folder(tmp_path), NAMES).fleet(node("n2"))
+    assert (fleet.out, fleet.unread) == (set(NAMES), set(NAMES))
 
 
-GONE = "gone"
-# The ways in which a file of four lines is damaged.
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "a line without its fields": lambda raw: raw + b'{"kind": "open"}\n',
-    "a step that nothing began": lambda raw: raw + b'{"kind": "done"}\n',
-    "nested too deeply": lambda raw: raw + b"[" * 100_000 + b"\n",
-    "the last line in bytes of zero": lambda raw: written_over(raw, 3, b"\0" * 40),
-    **{f"line {n} taken away": partial(without, number=n) for n in range(3)},
-    **{f"line {n} written over": partial(written_over, number=n, by=b"\xff{") for n in range(4)},
-    "one word changed": lambda raw: raw.replace(b'"quarantine"', b'"drain"'),
-    "signed, and of no step there is": lambda raw: signed(raw, kind="intent", step="pray", id="2"),
-    "signed, and of other types": lambda raw: signed(raw, kind="open", tx=1, at=2, findings=3),
-    "all in bytes of zero": lambda raw: b"\0" * len(raw),
-    "cut off in its first line": lambda raw: raw[:40],
-    "empty": lambda raw: b"",
-    GONE: lambda raw: b"",
+def rewritten(folder: Path, text: Callable[[dict[str, object]], object]) -> None:
+    """One more line about n2, chained as it should be, that is the last one changed by *text*."""
+    store = in_folder(folder).store
+    newest = store.newest(LOG, "n2")
+    assert newest
+    store.append(LOG, "n2", json.dumps(text(documents.parse(newest.text))))
+
+
+# Lines about n2 that make no transaction, or that rotted.
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "no JSON": lambda folder: in_folder(folder).store.append(LOG, "n2", "{half"),
+    "another kind": lambda folder: rewritten(folder, lambda line: {**line, "kind": "pray"}),
+    "no field": lambda folder: rewritten(folder, lambda line: {"kind": "open"}),
+    "other types": lambda folder: rewritten(folder, lambda line: {**line, "at": 2}),
+    "a step that nothing began": lambda folder: rewritten(
+        folder, lambda line: {**line, "kind": "done"}
+    ),
+    "nested too deeply": lambda folder: in_folder(folder).store.append(LOG, "n2", "[" * 100_000),
+    "a text changed": lambda folder: rewrite(
+        folder / "b200.db",
+        "UPDATE body SET text = replace(text, '\"drain\"', '\"prove\"')",
+        "UPDATE body SET text = '{}' WHERE number = (SELECT max(number) FROM body)",
+    ),
 }
-
-
-def seen(folder: Path) -> Fleet:
-    """A fleet of three nodes as another controller sees it."""
-    safety = Safety(folder=folder, inventory=("n1", "n2", "n3"))
-    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
-    return safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=DAMAGE)
 def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A directory with two nodes out of service; the file of n2 is damaged."""
-    begun(tmp_path, "n1")
-    path = begun(tmp_path, "n2").path
-    path.write_bytes(DAMAGE[request.param](path.read_bytes()))
-    if request.param == GONE:
-        path.unlink()
+    """A site with two nodes out of service; what its store has of n2 is damaged."""
+    taken_out(tmp_path, "n2")
+    DAMAGE[request.param](tmp_path)
+    taken_out(tmp_path, "n1")
     return tmp_path
 
 
-def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
-    with raises_message(Damaged):
-        ledger.read(damaged, "n2")
-    two = Ledger(damaged, "n2", "alice@one pid 1", "a")
-    before = jsonl.read(two.path), jsonl.read(damaged / ledger.AUDIT)
-    with pytest.raises(Damaged, match=r"n2\.jsonl"):
+def test_damaged_lines_stop_their_node_and_no_other(damaged: Path, capsys: Capture) -> None:
+    with raises_message(Damaged, SITE=damaged):
+        in_folder(damaged).read("n2")
+    two = Ledger(in_folder(damaged), "n2", "alice@one pid 1", "a")
+    before = two.transactions.store.last
+    with pytest.raises(Damaged):
         two.claim()
-    assert (jsonl.read(two.path), jsonl.read(damaged / ledger.AUDIT)) == before
-    one = Ledger(damaged, "n1", "alice@one pid 1", "a")
+    one = Ledger(in_folder(damaged), "n1", "alice@one pid 1", "a")
+    assert one.transactions.store.last == before
     one.claim()
-    assert one.append(IntentLine(step="drain", id="2")).pending is not None
-
-
-def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> None:
-    fleet = seen(damaged)
+    assert one.append(IntentLine(step="evidence", id="2")).pending is not None
+    one.release()
+    fleet = seen(in_folder(damaged))
     assert fleet.out == {"n1", "n2"}
     message = floor_reason(fleet, "n3", serves=True)
     # The last line says where the node stands; damage before it does not change that.
     assert ("(damaged, see b200 transaction list: n2)" in message) is (fleet.unread == {"n2"})
-    assert fleet.unread or ledger.out(damaged, "n2") == "driver.loaded"
 
-
-def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys: Capture) -> None:
-    there = ["--transactions", str(damaged)]
-    assert cli.main(["audit", "verify", *there]) == 1
+    there = ["--store", str(damaged / "b200.db")]
+    assert cli.main(["audit", "verify", *there, "--reports", str(damaged / "none")]) == 1
     errors = capsys.readouterr().err.splitlines()
-    # What became of its lines may show in the log, too.
-    assert [line for line in errors if not line.startswith("b200 audit: n2: ")] == []
-    is_there = jsonl.path_of(damaged, "n2").exists()
-    assert sum(f"{damaged}/n2.jsonl: " in line for line in errors) == int(is_there)
+    assert 0 < len(errors) < 4
+    assert all(line.startswith(f"b200 audit: {damaged}/b200.db: ") for line in errors)
     assert cli.main(["transaction", "list", *there]) == 1
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(" ")[0] for line in listed] == ["n1", "n2", "1"]
-    assert f"n2  DAMAGED: {damaged}/n2.jsonl: " in listed[1]
+    assert f"n2  DAMAGED: {damaged}/b200.db: " in listed[1]
     assert cli.main(["transaction", "show", "n2", *there]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main(["transaction", "show", "n1", *there]) == 0
 
 
-def test_damaged_file_is_set_aside_where_a_person_starts_again(damaged: Path) -> None:
-    two = Ledger(damaged, "n2", "bob@two pid 2", "b")
-    left = [two.path.read_bytes()] if two.path.exists() else []
-
-    def anew() -> None:
-        assert "n2" in seen(damaged).out
-        two.begin([], "", "a new board")
-        assert "n2" in seen(damaged).out
-
-    tx = two.claim(anew)
-    assert (tx.is_open, tx.why, tx.state) == (True, "a new board", State.SERVING)
-    assert tx.owner is not None
-    assert tx.owner.who == "bob@two pid 2"
-    assert two.read() == tx
-    assert [path.read_bytes() for path in damaged.glob("n2.damaged-*")] == left
+def seen(transactions: Transactions) -> Fleet:
+    """A fleet of three nodes as another controller sees it."""
+    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
+    safety = Safety(transactions, ("n1", "n2", "n3"))
+    return safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
 
 
-def test_sound_file_is_never_set_aside(tmp_path: Path) -> None:
-    before = begun(tmp_path, "n1")
-    before.release()
-    tx = Ledger(tmp_path, "n1", "bob@two pid 2", "b").claim(pytest.fail)
-    assert tx.state is State.QUARANTINED
+def test_damaged_store_is_one_line_with_each_command(tmp_path: Path, capsys: Capture) -> None:
+    taken_out(tmp_path)
+    path = tmp_path / "b200.db"
+    path.write_bytes(bytes(9000))
+    for words in (["audit", "verify"], ["audit", "show"], ["transaction", "list"]):
+        assert cli.main([*words, "--store", str(path)]) == 1, words
+        assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["transaction", "show", "n1", "--store", str(path)]) == 1
 
 
-@pytest.mark.parametrize("content", [b"", None])
-def test_controller_that_was_killed_in_its_first_claim_leaves_no_damage(
-    content: bytes | None, tmp_path: Path
-) -> None:
-    first = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
-    logged_as = first.claim().digests
-    first._free()
-    first.path.unlink() if content is None else first.path.write_bytes(content)
-    assert ledger.out(tmp_path, "n1") is None
-    assert ledger.known(tmp_path) == ([] if content is None else ["n1"])
-    tx = Ledger(tmp_path, "n1", "bob@two pid 2", "b").claim()
-    assert tx.digests[0] == logged_as[0]
+def test_audit_shows_each_action_and_verifies_them(tmp_path: Path, capsys: Capture) -> None:
+    there = ["--store", str(tmp_path / "b200.db")]
+    assert cli.main(["audit", "show", *there]) == 2
+    assert cli.main(["audit", "verify", *there]) == 2
+    taken_out(tmp_path, "rack 1/n1")
+    taken_out(tmp_path, "n2", "dead")
+    assert cli.main(["audit", "verify", *there, "--reports", str(tmp_path / "none")]) == 0
+    assert "13 actions on 2 nodes: intact" in capsys.readouterr().out
+    assert cli.main(["audit", "show", "rack 1/n1", *there]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[3].split()[0] for line in shown] == [
+        "claim", "open", "intent", "done", "intent", "done", "release",
+    ]  # fmt: skip
+    assert shown[3].endswith("done quarantine  serving -> quarantined: done")
+    assert cli.main(["transaction", "list", *there]) == 0
+    said = capsys.readouterr().out
+    assert "rack 1/n1  drained" in said
+    assert "whose process is gone" in said
 
 
-@in_subtests(
-    ("action", "out"),
-    [
-        ({"kind": "claim", "tx": "", "after": "serving"}, False),
-        ({"kind": "open", "tx": "t", "after": "serving"}, True),
-        ({"kind": "claim", "tx": "t", "after": "drained"}, True),
-        ({"kind": "failed", "tx": "t", "after": "serving"}, True),
-        ({"kind": "done", "tx": "t", "after": "drained"}, True),
-        ({"kind": "done", "tx": "t", "after": "serving"}, False),
-        ({"kind": "release", "tx": "", "after": "serving"}, False),
-    ],
-)
-def test_log_tells_whether_an_action_leaves_a_node_out(action: dict[str, str], out: bool) -> None:
-    rest = dict.fromkeys(("at", "node", "who", "run", "digest", "previous"), "")
-    action = {"schema": AuditLine.schema, **rest, "before": "serving", **action}
-    assert action_of(action).leaves_out is out
+def test_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "b200.db").mkdir()
+    with raises_message(StageFailed, SITE=tmp_path):
+        taken_out(tmp_path)
 
 
-def test_file_that_cannot_be_read_is_damaged_and_no_traceback(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    begun(tmp_path, "n1")
-    (tmp_path / "n2.jsonl").mkdir()
-    with raises_message(Damaged):
-        ledger.read(tmp_path, "n2")
-    assert cli.main(["audit", "verify", "--transactions", str(tmp_path)]) == 1
-    assert cli.main(["transaction", "list", "--transactions", str(tmp_path / "n1.jsonl")]) == 64
-    assert_message(capsys.readouterr().err)
-
-
-@in_subtests("at", range(1, 60, 7))
-def test_line_that_a_kill_cut_short_is_no_damage_wherever_it_was_cut(at: int) -> None:
-    whole = chain.line({"a": 1}, "")[0].encode()
-    torn = whole + chain.line({"b": 2}, chain.parse(dict, whole).last)[0].encode()[:at]
-    assert chain.parse(dict, torn).damage == ()
-    more = torn + b"\n" + chain.line({"c": 3}, chain.parse(dict, torn).last)[0].encode()
-    assert (len(chain.parse(dict, more).entries), chain.parse(dict, more).damage) == (2, ())
-    assert len(chain.parse(dict, more).torn) == 1
-
-
-@in_subtests("line", [b"\0" * 64, b"{}", b'{"digest": "x"}', b"[3]", b"\xff"])
-def test_damaged_line_of_the_log_stops_nobody_and_is_told(
-    line: bytes, tmp_path_factory: pytest.TempPathFactory, capsys: Capture
-) -> None:
-    folder = tmp_path_factory.mktemp("transactions")
-    begun(folder, "n1")
-    log = folder / ledger.AUDIT
-    log.write_bytes(written_over(log.read_bytes(), 1, line))
-    assert begun(folder, "n2").read().is_open
-    assert ledger.read(folder, "n1").is_open
-    assert cli.main(["audit", "verify", "--transactions", str(folder)]) == 1
-    assert "line 2 is no entry" in capsys.readouterr().err
-
-
-def test_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / ledger.AUDIT).mkdir()
-    with raises_message(StageFailed):
-        begun(tmp_path, "n1")
-
-
-def test_claim_is_on_the_disk_before_the_log_has_a_line_of_it(
+def test_claim_that_could_not_be_written_holds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut between log and file leaves one action in the log; the mark says to look."""
-    synced: list[str] = []
-    real = os.fsync
+    owner = Ledger(in_folder(tmp_path), "n1", "alice@one pid 1", "a")
 
-    def fsync(handle: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2])
-        real(handle)
+    def full(store: Store, *words: str) -> None:
+        raise StoreError("no space")
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    Ledger(tmp_path, "n1", "alice@one pid 1", "a").claim()
-    assert synced[:3] == [".n1.jsonl.lock", tmp_path.name, ledger.AUDIT]
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "append", full)
+        with pytest.raises(StoreError):
+            owner.claim()
+    assert owner._claim is None
+    assert Ledger(in_folder(tmp_path), "n1", "bob@two pid 2", "b").claim().owner
 
 
-def test_claim_that_finds_no_space_names_the_folder(
+def test_look_at_a_fleet_reads_each_node_s_newest_line_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(handle: int, content: bytes, at: int) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    transactions = in_folder(tmp_path)
+    owners = [Ledger(transactions, f"n{number}", "ops", "r") for number in range(12)]
+    with transactions.store.writing():
+        for owner in owners:
+            owner.claim()
+            owner.begin([], "c", "")
+            for number in range(10):
+                owner.append(IntentLine(step="quarantine", id=str(number)))
+                owner.append(FailedLine(back=False))
+    read: list[object] = []
 
-    monkeypatch.setattr(os, "pwrite", full)
-    lines = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
-    with pytest.raises(StageFailed, match=f"^{tmp_path}: No space left on device$"):
-        lines.claim()
-    assert not ledger.is_held(tmp_path, "n1")
+    def counted(value: dict[str, object]) -> LedgerLine:
+        read.append(value)
+        return line_of(value)
+
+    monkeypatch.setattr(ledger, "line_of", counted)
+    safety = Safety(in_folder(tmp_path), tuple(owner.node for owner in owners))
+    looks = [safety.fleet(node("n1")) for _ in range(3)]
+    assert [len(look.out) for look in looks] == [12] * 3
+    assert len(read) == 12
+    owners[0].append(IntentLine(step="quarantine", id="x"))
+    read.clear()
+    safety.fleet(node("n1"))
+    assert len(read) == 1
+
+
+def test_sound_transaction_goes_on_with_the_next_owner(tmp_path: Path) -> None:
+    taken_out(tmp_path, ends="dead")
+    tx = Ledger(in_folder(tmp_path), "n1", "bob@two pid 2", "b").claim()
+    assert (tx.state, tx.owner and tx.owner.previous_owner) == (State.DRAINED, "alice@one pid 1")
+    with pytest.raises(Deferred, match="n1"):
+        Safety(in_folder(tmp_path), NAMES).take_out(node("n2"), True, pytest.fail)
+
+
+def test_lines_of_the_store_and_of_its_nodes_are_one(tmp_path: Path) -> None:
+    taken_out(tmp_path)
+    connection = sqlite3.connect(tmp_path / "b200.db")
+    [(count,)] = connection.execute("SELECT count(*) FROM entry")
+    assert in_folder(tmp_path).count("n1") == count
+    assert_message(*[each.split("  ")[3] for each in map(str, in_folder(tmp_path).actions())])

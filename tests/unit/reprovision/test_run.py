@@ -9,9 +9,11 @@ import pytest
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.reprovision import provision, run
 from b200kit.reprovision.fleet_limits import Safety
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.run import Repair
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.remote import Remote, RemoteError
+from b200kit.store.database import Store
 from tests.unit import nodes
 
 SILENT = Finding(
@@ -27,7 +29,7 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
     node.unreachable = "no answer"
     repair = Repair(node)
     repair.findings = (SILENT,)
-    limits = Safety(folder=tmp_path / "transactions", inventory=(node.name,))
+    limits = Safety(Transactions(Store(tmp_path / "b200.db")), (node.name,))
     monkeypatch.setattr(run, "SAFETY", limits)
     monkeypatch.setattr(provision, "judged", lambda node, fresh: SOUND)
     return repair

@@ -22,15 +22,16 @@ import pytest
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.reprovision import audit, escalation, ledger, states
+from b200kit.reprovision import escalation, states
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
 from b200kit.reprovision.escalation import Decision, Limits
-from b200kit.reprovision.ledger import Held, Ledger
-from b200kit.reprovision.ledger_line import DoneLine, IntentLine, ReleaseLine
+from b200kit.reprovision.ledger import Held, Ledger, Transactions
+from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine, ReleaseLine
 from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
+from b200kit.store.database import Store
 from tests.messages import TIME, raises_message
 from tests.subtests import in_subtests
 
@@ -126,6 +127,11 @@ def decide(tx: Transaction, budget: Mapping[Level, int] = BUDGET) -> Decision:
     return escalation.choose(tx.findings, tx.attempts, Limits(budget, 86_400), time.time())
 
 
+def owner_in(folder: Path, who: str, run: str) -> Ledger:
+    """Who may own n1, by the store of a folder."""
+    return Ledger(Transactions(Store(folder / "b200.db")), "n1", who, run)
+
+
 def run(
     folder: Path,
     cure: Level | None,
@@ -134,7 +140,7 @@ def run(
 ) -> Transaction:
     """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
     world = World(folder, cure)
-    ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run")
+    ledger = owner_in(folder, "alice@ctl pid 1", "run")
     tx = ledger.claim()
     if not tx.is_open and not world.read()["fit"]:
         ledger.begin([FAULT], "driver.loaded", "")
@@ -151,17 +157,25 @@ def run(
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
-    """Makes every write to the disk two places to die at. A kill loses nothing that was written."""
-    append = ledger.append
+    """Makes every line four places to die at: around it, and in its transaction of the store."""
+    append, add = Ledger.append, Transactions.add
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
     def watch(kill: Kill) -> None:
-        def write(path: Path, make: Callable[[Path], str]) -> None:
-            kill(f"before a line of {path.name}")
-            append(path, make)
-            kill(f"after a line of {path.name}")
+        def appended(ledger: Ledger, line: LedgerLine) -> Transaction:
+            kill("before a line")
+            tx = append(ledger, line)
+            kill("after a line")
+            return tx
 
-        monkeypatch.setattr(ledger, "append", write)
+        def added(transactions: Transactions, line: LedgerLine) -> Transaction:
+            kill("before it is written")
+            tx = add(transactions, line)
+            kill("before it is committed")
+            return tx
+
+        monkeypatch.setattr(Ledger, "append", appended)
+        monkeypatch.setattr(Transactions, "add", added)
 
     return watch
 
@@ -225,8 +239,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
         tx = run(copy, cure, Killer(), budget)
         assert (tx.state, World(copy, cure).levels()) == (state, levels), f"dead {place}"
         assert tx.parts == (() if state is State.SERVING else ("GPU 4",))
-        content = (copy / ledger.AUDIT).read_bytes()
-        assert audit.verify(content, {"n1": ledger.digests(copy, "n1")}) == [], place
+        assert Store(copy / "b200.db").faults() == [], place
 
 
 def test_killed_again_and_again_it_ends_all_the_same(
@@ -278,7 +291,7 @@ class Steps:
 
     def __init__(self, tmp_path: Path, raising: Mapping[str, Exception]) -> None:
         self.world, self.raising = World(tmp_path, Level.REBOOT), dict(raising)
-        self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run")
+        self.ledger = owner_in(tmp_path, "alice@ctl pid 1", "run")
         self.ledger.claim()
         self.ledger.begin([FAULT], "driver.loaded", "")
 
@@ -369,12 +382,12 @@ def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Pa
 
 
 def test_second_operator_reads_who_holds_the_node_since_when(tmp_path: Path) -> None:
-    alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    alice = owner_in(tmp_path, "alice@one pid 1", "a")
     alice.claim()
-    bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b")
+    bob = owner_in(tmp_path, "bob@two pid 2", "b")
     with raises_message(Held, TIME=TIME):
         bob.claim()
-    with raises_message(StageFailed, FOLDER=tmp_path):
+    with raises_message(StageFailed):
         bob.append(ReleaseLine())
     alice.release()
     owner = bob.claim().owner
@@ -386,31 +399,20 @@ def test_claim_ends_with_its_process_and_no_sooner(tmp_path: Path) -> None:
     pipe = os.pipe()
     child = os.fork()
     if child == 0:
-        alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+        alice = owner_in(tmp_path, "alice@one pid 1", "a")
         alice.claim()
         os.write(pipe[1], b"!")
         signal.pause()
     try:
         os.read(pipe[0], 1)
-        bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b")
+        bob = owner_in(tmp_path, "bob@two pid 2", "b")
         with pytest.raises(Held, match="alice@one pid 1"):
             bob.claim()
-        assert ledger.is_held(tmp_path, "n1")
+        assert bob.transactions.is_held("n1")
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    assert not ledger.is_held(tmp_path, "n1")
+    assert not bob.transactions.is_held("n1")
     owner = bob.claim().owner
     assert owner is not None
     assert owner.who == "bob@two pid 2"
-
-
-def test_half_a_line_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
-    ledger.claim()
-    ledger.begin([], "", "")
-    before = ledger.read()
-    with ledger.path.open("ab") as file:
-        file.write(b'{"kind": "intent", "step": "quar')
-    assert ledger.read() == before
-    assert ledger.append(IntentLine(step="quarantine", id="1")).pending is not None

@@ -40,7 +40,7 @@ def test_no_site_is_an_error_and_no_empty_answer(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(site.parent)
-    monkeypatch.delenv("B200_TRANSACTIONS", raising=False)
+    monkeypatch.delenv("B200_STORE", raising=False)
     assert cli.main(["transaction", "list"]) == USAGE
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n"), places.SITE in said.err) == ("", 1, True)

@@ -13,10 +13,10 @@ import pytest
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
-from b200kit.records import tuning as store
+from b200kit.records import store
 from b200kit.records.tuning import TuningResult
-from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
+from b200kit.store import database
 from b200kit.tuning import fragment
 from b200kit.tuning.run import Tuning
 from tests.fake.machine import Machine, measured
@@ -38,13 +38,6 @@ GOOD_BELOW_8 = {
     r"measure .*--rate (8|16) ": (False, answer(12)),
     r"measure .*--rate ": (True, answer(60)),
 }
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the cells of these tests are stored."""
-    monkeypatch.setenv("B200_TUNING", str(tmp_path / "tuning"))
-    return tmp_path / "tuning"
 
 
 @pytest.fixture
@@ -141,7 +134,7 @@ def test_second_run_measures_nothing_and_says_the_same(live: tuple[Node, Machine
 
 
 def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
-    live: tuple[Node, Machine], folder: Path
+    live: tuple[Node, Machine],
 ) -> None:
     node, machine = live
     machine.dies_at = r"measure .*--rate 5\.66"
@@ -150,8 +143,6 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
     assert "connection lost" in broken.cells[2].why
     machine.dies_at = ""
     machine.log.clear()
-    with jsonl.path_of(folder, "n01").open("a") as file:
-        file.write('{"kind": "cell", "torn')
     found = tune(node)
     assert rates(machine) == ["5.66"]
     assert [cell.status for cell in found.cells] == ["done"] * 3
@@ -159,13 +150,14 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
 
 @pytest.mark.parametrize("killed_after", [0, 1, 2])
 def test_run_killed_after_any_cell_measures_what_is_left(
-    live: tuple[Node, Machine], folder: Path, killed_after: int
+    live: tuple[Node, Machine], killed_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, machine = live
     whole = tune(node)
-    path = jsonl.path_of(folder, "n01")
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[: killed_after + 1]))
+    lines = store.tuning_of("n01")
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "killed.db"))
+    for line in lines[: killed_after + 1]:
+        store.add_to_tuning("n01", line)
     machine.log.clear()
     again = tune(node)
     assert rates(machine) == ["4", "8", "5.66"][killed_after:]
@@ -225,7 +217,7 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "append", full)
+    monkeypatch.setattr(store, "add_to_tuning", full)
     asked = node.spec.replicas
     found = tune(node, layouts=("A",))
     assert [cell.status for cell in found.cells] == ["skipped"]

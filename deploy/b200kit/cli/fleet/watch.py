@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, TRANSACTIONS, Command, Refusal, page_option
+from b200kit.cli.command import JSON, STORE, Command, Refusal, page_option
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.documents import unstructure
@@ -21,9 +21,10 @@ from b200kit.operations.standings import ANSWER_S, CONNECT_S
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
 from b200kit.report.html.fleet_page import page as html
 from b200kit.report.terminal.fleet_screen import MOST, screen
-from b200kit.reprovision import ledger
+from b200kit.reprovision.ledger import Transactions
 from b200kit.rollout import underway
 from b200kit.run import console
+from b200kit.store.database import Store
 
 _FIRST_S = CONNECT_S + 2 * ANSWER_S
 _REFUSED = 2
@@ -47,10 +48,10 @@ _REFUSED = 2
 @click.option("--once", is_flag=True, help="Ask each node once, print, and leave.")
 @page_option("a page that is renewed in place each time")
 @JSON
-@TRANSACTIONS
+@STORE
 def command(
     inventory: Path | None, every_s: float, once: bool, page: Path | None, as_json: bool,
-    transactions: Path | None,
+    store: Path | None,
 ) -> int:  # fmt: skip
     """Show the fleet as it stands now: one screen, renewed in place, and one page.
 
@@ -61,12 +62,12 @@ def command(
         raise click.UsageError(f"{page.parent} is no directory")
     if as_json and not once:
         raise click.UsageError("--json goes with --once")
-    folder = transactions or ledger.directory()
+    transactions = Transactions(Store(store))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _refusals(), Feed(inventory_of(inventory), 0 if once else every_s) as feed:
         feed.first(_FIRST_S if once else min(every_s, _FIRST_S))
         if once:
-            fleet = _read(feed, folder)
+            fleet = _read(feed, transactions)
             problem = _written(fleet, page)
             if as_json:
                 console.err(*problem)
@@ -74,25 +75,25 @@ def command(
             else:
                 console.out(*_screen(fleet), *problem, colour=True)
             return fleet.exit_code
-        _follow(feed, folder, page)
+        _follow(feed, transactions, page)
     return 0
 
 
-def _follow(feed: Feed, folder: Path, file: Path | None) -> None:
+def _follow(feed: Feed, transactions: Transactions, file: Path | None) -> None:
     """Draw and write each round, until Ctrl-C."""
-    fleet = _read(feed, folder)  # before the screen is taken: what is refused stays readable
+    fleet = _read(feed, transactions)  # before the screen is taken: what is refused stays readable
     with console.redrawn() as draw:
         while True:
             problem = _written(fleet, file)
             draw([*_screen(fleet), *problem])
             feed.wait(feed.every_s)
-            fleet = _read(feed, folder)
+            fleet = _read(feed, transactions)
 
 
-def _read(feed: Feed, folder: Path) -> FleetNow:
+def _read(feed: Feed, transactions: Transactions) -> FleetNow:
     now = time.time()
     known = feed.known(now)
-    return fleet_now(known, *underway.of(folder, known), now, feed.every_s)
+    return fleet_now(known, *underway.of(transactions, known), now, feed.every_s)
 
 
 def _written(fleet: FleetNow, file: Path | None) -> list[str]:

@@ -19,8 +19,9 @@ from typing import Any
 
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
-from b200kit.reprovision import kept_evidence, ledger
+from b200kit.reprovision import kept_evidence
 from b200kit.reprovision.actions import ActionFailed, Say
+from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
@@ -53,7 +54,7 @@ def collect(node: Node, intent: IntentLine, say: Say) -> EvidenceBundle:
     _save(path, content)
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
-    if line := kept_evidence.prune(directory(), ledger.directory(), node.spec.kept):
+    if line := kept_evidence.prune(directory(), SAFETY.transactions, node.spec.kept):
         say(line)
     return EvidenceBundle(str(path), str(description["sha256"]))
 

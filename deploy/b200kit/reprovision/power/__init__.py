@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from b200kit.records import machines, store
+from b200kit.records import machines
 from b200kit.records.machines import Machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power.identity import refusal
@@ -65,7 +65,7 @@ def of(node: Node) -> Power:
     power: Power = module.Controller(bmc, node.secrets["bmc.password"])
     seen = machines.of_state(node.record.state)
     if seen == Machine():
-        seen = machines.known(store.directory(node.spec.records), node.name)
+        seen = machines.known(node.name)
     why = refusal(machines.machine(bmc.uuid, bmc.serial), seen, power.machine())
     if why:
         raise ActionRefused(

@@ -77,7 +77,6 @@ from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Attempt, Decision
 from b200kit.reprovision.ledger_line import (
     AbortLine,
-    AuditLine,
     ClaimLine,
     DoneLine,
     EvidenceBundle,
@@ -110,10 +109,9 @@ PROCESS = Process("controller", "machine", "boot", 1, 0, 42, 7)
 ATTEMPTS = (Attempt(Level.REBOOT, 1.5, "cured", "1"),)
 DECISION = Decision(Level.REBOOT, "no driver", 1, 2, ("GPU 4",), ("reset-gpus: spent",))
 HEAD: dict[str, Any] = {
-    **{key: key for key in ("node", "tx", "who", "run", "audit", "previous", "digest")},
+    **{key: key for key in ("node", "tx", "who", "run")},
     "at": AT,
     "after": Standing("t", "c", ChangeSummary("t", bad=True)),
-    "recovered": ("b",),
 }
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
 UNREAD = {"unmeasured": "3 of 60 readings: timeout"}
@@ -181,7 +179,7 @@ DOCUMENTS = (
     Reference(answers(), 8, "n01", "this"),
     replace(Golden({"direct-0": Replies(answers())}, 8).result(), reference=SAME),
     RunConditions({"run.node": "n01", "versions.driver": {"unmeasured": "no driver"}}),
-    MeasuredRun("n01", AT, "run-1", SMOKE, RunConditions({}), id="i", digest="d"),
+    MeasuredRun("n01", AT, "run-1", SMOKE, RunConditions({}), id="i"),
     Acceptance("n01", AT, "ops", "burn-in", ("i",)),
     GoldenWord("n01", AT, {"tokens": 8}, 2, answers()),
     Forgetting("n01", AT, "ops", "made by a bad driver"),
@@ -205,7 +203,6 @@ DOCUMENTS = (
         timeline=timeline(RECORD),
         conditions=RECORD.runs[-1].conditions,
         by_tp=(MedianAtTp(2, 10.1, 6),),
-        damage=("torn",),
     ),
     LayoutLine(LAYOUT, 3.5, AT, "out of memory"),
     CellLine("k", CELL),
@@ -218,7 +215,7 @@ DOCUMENTS = (
         LayoutChoice(LAYOUT, "the least", ("TP1 x 8",), (ChoiceEvidence(LAYOUT, "500 ms"),)),
         (RefusedLayout("C", "too wide"),),
     ),
-    ServedModel(KEY, "0.32.0", "auto", 4096, None),
+    ServedModel(KEY, "0.32.0", "auto", 4096),
     PROCESS,
     NodeCopy(
         CopiedTransaction("t", State.DRAINED, "ops", AT, (Attempt(Level.REBOOT, 1.5),), "a"),
@@ -234,7 +231,6 @@ DOCUMENTS = (
     DoneLine(**HEAD, id="1", result="r", copied="a", evidence=EvidenceBundle("/e", "b")),
     FailedLine(**HEAD, id="1", result="r", findings=(FINDING,), cause="c", back=False),
     AbortLine(**HEAD, why="w"),
-    AuditLine(kind="done", before=State.DRAINED, after=State.EVIDENCED, step="reboot"),
     RunHead("r", "b200.py", ("pyinfra",), AT, AT, ControllerUse(1.5, 0.5, 3), simulated=True),
     StageRecord("driver", "changed", ["install it"], "", 1.5),
     TransactionReport(

@@ -73,22 +73,15 @@ def test_what_every_board_says_is_nobodys_number(uuid: object, serial: object) -
     assert refusal(NONE, machine(uuid, serial), machine(uuid, serial))
 
 
-def test_machine_is_kept_until_another_is_seen(tmp_path: Path) -> None:
-    folder = tmp_path / "records"
-    assert machines.known(folder, "n7") == NONE
-    machines.keep(folder, "n7", None)
-    machines.keep(folder, "n7", {"host": {"unmeasured": "no answer"}})
-    assert not folder.exists()
+def test_machine_is_kept_until_another_is_seen(site_store: Path) -> None:
+    assert machines.known("n7") == NONE
+    machines.keep("n7", None)
+    machines.keep("n7", {"host": {"unmeasured": "no answer"}})
+    assert not site_store.exists()
     seen = {"host": {"product_uuid": UUID, "product_serial": "A1"}}
-    machines.keep(folder, "n7", seen)
-    machines.keep(folder, "n7", {"host": {"product_uuid": {"unmeasured": "no such file"}}})
-    assert machines.known(folder, "n7") == machine(UUID, "A1")
-    assert machines.known(folder, "n8") == NONE
-    machines.keep(folder, "n7", {"host": {"product_uuid": OTHER}})
-    assert machines.known(folder, "n7") == machine(OTHER, None)
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"uuid": [], "serial": 7}', "\0"])
-def test_damaged_file_tells_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / "n7.machine.json").write_text(content)
-    assert machines.known(tmp_path, "n7") == NONE
+    machines.keep("n7", seen)
+    machines.keep("n7", {"host": {"product_uuid": {"unmeasured": "no such file"}}})
+    assert machines.known("n7") == machine(UUID, "A1")
+    assert machines.known("n8") == NONE
+    machines.keep("n7", {"host": {"product_uuid": OTHER}})
+    assert machines.known("n7") == machine(OTHER, None)

@@ -20,7 +20,6 @@ from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
 from b200kit.operations import reboot
 from b200kit.records import machines as kept
-from b200kit.records import store
 from b200kit.records.machines import machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.actions.power_cycle import ACTION as CYCLE
@@ -147,7 +146,7 @@ def _node(
     node = Node("n1", spec(folder, bmc=bmc | keys), {"bmc.password": Secret(CANARY)})
     state = {"host": {"product_uuid": system_id(is_really)}} if is_really else {}
     if remembered:
-        kept.keep(store.directory(node.spec.records), node.name, state)
+        kept.keep(node.name, state)
     else:
         node.record.state = state
     return node
