@@ -126,7 +126,7 @@ def _error(own: OwnError | None) -> list[str]:
     if own is None:
         return []
     off = f"{own.p50_ms:.2f} ms at P50, {own.p95_ms:.2f} at P95, {own.p99_ms:.2f} at P99"
-    return [f"            own error {off}; a figure of which that is over {own.share:.0%} is -"]
+    return [f"            own error {off}; over {own.share:.0%} of a figure: -"]
 
 
 def _priority(scheduler: str) -> str:

@@ -152,7 +152,7 @@ def test_a_missed_objective_fails(tmp_path: Path) -> None:
         "fail",
         0.0,
     )
-    assert "0 of 16 requests (0.0% to 17.1%) met e2el <= 0.001 ms" in found["smoke"]["reasons"][0]
+    assert "0 of 8 requests (0.0% to 31.2%) met e2el <= 0.001 ms" in found["smoke"]["reasons"][0]
 
 
 def test_a_failed_request_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

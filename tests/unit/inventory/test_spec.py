@@ -30,7 +30,7 @@ def test_sound_data_becomes_a_spec_with_its_defaults() -> None:
     assert isinstance(spec, NodeSpec)
     assert spec.ports() == (8001, 8002)
     assert spec.gateway_bind == "127.0.0.1"
-    assert spec.smoke.requests == 60
+    assert spec.smoke.requests == 180
 
 
 def test_nothing_is_left_unjudged_unless_the_inventory_says_so() -> None:

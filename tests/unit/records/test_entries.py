@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -202,14 +201,3 @@ def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
     assert figures["late"] == 0.25
     assert figures["max_ttft"] == 9.0
     assert entries.measured(entry).day == "2026-10-02"
-
-
-def test_replica_is_kept_by_its_medians_and_compared_by_how_much_slower_than_the_others_it_is() -> (
-    None
-):
-    run = runs.run(1)
-    figures = entries.measured(run).figures
-    one, other = (run.smoke.direct[f"direct-{n}"].tpot.p50_ms or 0 for n in (0, 1))
-    assert figures["direct-1 tpot"] == pytest.approx(other / one)
-    alone = replace(run, smoke=replace(run.smoke, direct={"direct-0": run.smoke.main}))
-    assert not any(name.startswith("direct") for name in entries.measured(alone).figures)
