@@ -199,8 +199,7 @@ def test_smoke(b200: Run, tmp_path: Path) -> None:
     # A busy machine may make this client's figures invalid; that it measured is what counts here.
     assert run.returncode in (0, 1, 2), run.stderr
     main = json.loads(result.read_text())["smoke"]["main"]
-    # So few do not carry a share of 95 %: they are sent again.
-    assert (main["completed"], main["failed"]) == (16, 0)
+    assert (main["completed"], main["failed"]) == (4, 0)
 
 
 def test_lab_says_what_it_needs(b200: Run) -> None:
