@@ -33,7 +33,7 @@ from b200kit.node.state import advice, event
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.readiness import checks as readiness
-from b200kit.records import examples
+from b200kit.records import diagnosis, examples
 from b200kit.records.expected import by_hardware
 from b200kit.report import outcome
 from b200kit.run import connection_fault, places
@@ -228,10 +228,6 @@ def _of_scenario(name: str) -> Iterator[Fact]:
     yield "try it", f"b200 lab inject NODE {name}" if later else f"b200 lab up 1 --scenario {name}"
 
 
-def _rules() -> dict[str, Any]:
-    return {rule.name: rule for rule in measuring_pages.rules()}
-
-
 def _lines(text: Mapping[str, str]) -> dict[str, str]:
     """The first sentences of texts, on one line each."""
     return {name: " ".join(said.partition("\n\n")[0].split()) for name, said in text.items()}
@@ -279,8 +275,8 @@ KINDS: dict[str, Kind] = {
     "diagnosis": Kind(
         "why a node is slow",
         "client-starved",
-        lambda: {name: rule.symptom for name, rule in _rules().items()},
-        lambda name: measuring_pages.rows_of(_rules()[name]),
+        lambda: {n: rule.symptom for n, rule in diagnosis.load().diagnoses.items()},
+        lambda name: measuring_pages.rows_of(diagnosis.load().diagnoses[name]),
     ),
     "scenario": Kind(
         "simulated node of the lab",

@@ -7,6 +7,7 @@ for a needed field is not stored: it could neither be repeated nor compared.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -157,6 +158,7 @@ FIELDS: tuple[Field, ...] = (
 
 _ABSENT_IS_A_VALUE = ("state.", "requested.")
 _BY_NAME = {field.name: field for field in FIELDS}
+_INDEX = re.compile("-?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,11 @@ def reach(document: object, path: str) -> object:
     """The value at a dotted path; Unmeasured with the first reason met on the way.
 
     "state.gpus.*.vbios" is what every GPU says: the one value when all say the same, else all.
+    "by_tp.-1" is the last entry.
     """
     head, star, rest = path.partition("*")
-    value = View(document).reading(*filter(None, head.split(".")))
+    keys = (int(key) if _INDEX.fullmatch(key) else key for key in head.split(".") if key)
+    value = View(document).reading(*keys)
     if not star or isinstance(value, Unmeasured):
         return value
     return _shared(_entries(value), rest, head.strip("."))

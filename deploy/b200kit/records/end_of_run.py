@@ -9,33 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
-from b200kit.catalog import shipped
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import comparison, diagnosis, machines, provenance
 from b200kit.records import entries as records
 from b200kit.records.comparison import AgainstRecord, timeline
-from b200kit.records.diagnosis import Diagnosed
 from b200kit.records.entries import RecordError
 from b200kit.records.store import Records
 from b200kit.run.node import Node
-from b200kit.run.places import PACKAGE
 
-_RULES = PACKAGE / "catalog" / "diagnoses.yaml"
 T = TypeVar("T")
 RUNS = Records()
 _UNREADABLE = (OSError, RecordError)
 logger = logging.getLogger(__name__)
-
-
-@cache
-def rules() -> tuple[diagnosis.Rule, ...]:
-    """The diagnoses this checkout knows."""
-    return diagnosis.rules(shipped.read(_RULES))
 
 
 def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -46,11 +36,8 @@ def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, 
         if smoke := node.record.smoke:
             found = _guarded(node, partial(_taken, node, smoke, run))
             host["record"] = unstructure(found)
-            by_tp = () if isinstance(found, Unmeasured) else found.by_tp
-            of = Diagnosed(smoke, host["state"], host["verdict"], by_tp)
-            host["diagnosis"] = unstructure(
-                _guarded(node, partial(diagnosis.diagnose, of, rules()))
-            )
+            diagnosed = _guarded(node, partial(diagnosis.diagnose, host, diagnosis.load()))
+            host["diagnosis"] = unstructure(diagnosed)
         yield name, host
 
 

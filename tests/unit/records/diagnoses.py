@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from b200kit.node.lib.documents import structure
-from b200kit.records.diagnosis import Diagnosed
+from b200kit.node.client.smoke_result import SmokeResult
+from b200kit.node.lib.documents import structure, unstructure
 from tests.unit import smoke_results
 
 _STEMS = {path.stem for path in smoke_results.RECORDED.glob("*.json")}
@@ -39,7 +39,7 @@ NAMES = sorted((_STEMS | set(_composed())) - {"healthy"})
 """Every fault; each is named after the diagnosis that must fire on it, and alone."""
 
 
-def document(name: str, changes: Mapping[str, object] | None = None) -> Diagnosed:
+def document(name: str, changes: Mapping[str, object] | None = None) -> dict[str, Any]:
     """A fault, or "healthy", with everything that a diagnosis looks at."""
     recorded = name if name in _STEMS else "healthy"
     found: dict[str, Any] = {
@@ -52,14 +52,16 @@ def document(name: str, changes: Mapping[str, object] | None = None) -> Diagnose
                 for what, where in (("cpus", "is on the CPUs of"), ("memory", "is at"))
             ]
         },
-        "by_tp": [{"tp": 1, "tpot_ms": 15.8, "runs": 6}, {"tp": 2, "tpot_ms": 10.1, "runs": 10}],
+        "record": {
+            "by_tp": [{"tp": 1, "tpot_ms": 15.8, "runs": 6}, {"tp": 2, "tpot_ms": 10.1, "runs": 10}]
+        },
     }  # fmt: skip
     if found["smoke"]["server"].get("gateway_run_delay_share") is None:
         found["smoke"]["server"]["gateway_run_delay_share"] = 0.001
     other = _composed().get(name) or innocent().get(name) or {"set": {}}
     for path, value in {**other["set"], **(changes or {})}.items():
         smoke_results.put(found, path, value)
-    return structure(Diagnosed, found)
+    return {**found, "smoke": unstructure(structure(SmokeResult, found["smoke"]))}
 
 
 def gpu(reasons: object) -> dict[str, object]:

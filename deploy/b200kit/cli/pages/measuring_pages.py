@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from b200kit import catalog
-from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 from b200kit.records import diagnosis
 from b200kit.records.conditions import FIELDS, Field
 from b200kit.records.diagnosis import Condition, Rule
-
-_RULES = Path(catalog.__file__).parent / "diagnoses.yaml"
 
 _DIAGNOSES = """\
 # Diagnoses
@@ -21,6 +15,12 @@ Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 Every run applies all of these to its result. One fires when every condition of `when` holds and
 none of `unless`. A reading that is unmeasured neither fires nor clears a rule; it is listed as not
 looked at. Thresholds are inferred unless the source says otherwise.
+"""
+_SYMPTOMS = """\
+## Symptoms
+
+Read from a host's part of a run's document, `reports/RUN/NODE.json.gz`; `*` is every entry, -1 the
+last.
 """
 _CONDITIONS = """\
 # Run conditions
@@ -36,12 +36,19 @@ Numbers that differ by no more than `slack` count as equal.
 
 def diagnoses_markdown() -> str:
     """docs/reference/diagnoses.md."""
-    return "\n".join([_DIAGNOSES, *map(_rule, rules())])
-
-
-def rules() -> tuple[Rule, ...]:
-    """Every diagnosis."""
-    return diagnosis.rules(shipped.read(_RULES))
+    known = diagnosis.load()
+    symptoms = (
+        (f"`{name}`", f"{one.words}{one.unit and f' ({one.unit.strip()})'}", f"`{one.read}`")
+        for name, one in known.symptoms.items()
+    )
+    sections = (
+        f"## {name}\n\n{rule.symptom[0].upper()}{rule.symptom[1:]}.\n\n"
+        + table(("", ""), rows_of(rule))
+        for name, rule in known.diagnoses.items()
+    )
+    return "\n".join(
+        [_DIAGNOSES, *sections, _SYMPTOMS, table(("symptom", "what", "read from"), symptoms)]
+    )
 
 
 def rows_of(rule: Rule) -> list[tuple[str, str]]:
@@ -56,14 +63,8 @@ def rows_of(rule: Rule) -> list[tuple[str, str]]:
     return [row for row in rows if row[1]]
 
 
-def _rule(rule: Rule) -> str:
-    heading = f"## {rule.name}\n\n{rule.symptom[0].upper()}{rule.symptom[1:]}.\n\n"
-    return heading + table(("", ""), rows_of(rule))
-
-
 def _conditions(conditions: tuple[Condition, ...]) -> str:
-    limits = (f"`{c.symptom}` {c.limit.replace('_', ' ')} {c.threshold:g}" for c in conditions)
-    return "; ".join(limits)
+    return "; ".join(f"`{one.read}` {one}" for one in conditions)
 
 
 def run_conditions_markdown() -> str:
