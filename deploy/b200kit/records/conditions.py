@@ -1,7 +1,8 @@
 """The conditions of a measured run: all that decided its figures, collected, not typed in. Pure.
 
-Every field of FIELDS is there, as a value or as {"unmeasured": reason}. A result without a value
-for a needed field is not stored: it could neither be repeated nor compared.
+catalog/run-conditions.yaml has the fields, by what a difference means. Each is there as a value or
+as {"unmeasured": reason}. A result without a value for a needed field is not stored: it could
+neither be repeated nor compared.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar
 
+from b200kit.catalog import shipped
 from b200kit.node.client.smoke_result import GpuFigures, SmokeResult, slowed_by
-from b200kit.node.state.view import Missing, Unmeasured, View
+from b200kit.node.lib.documents import structure
+from b200kit.node.state.view import Unmeasured, View
+from b200kit.run.places import PACKAGE
 
 
 class Role(StrEnum):
@@ -32,138 +37,36 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Field:
-    """One field. *slack*: numbers that differ by no more are the same (in the field's unit).
-
-    *needed*: a result without it is not stored. *uncollected*: why nobody collects it yet.
+    """One field, and the path that it is read from. *slack*: numbers that differ by no more are the
+    same (in the field's unit). *needed*: a result without it is not stored.
     """
 
     name: str
-    words: str
-    source: str
     role: Role
+    words: str
+    read: str
     needed: bool = False
     slack: float = 0.0
-    uncollected: str = ""
 
 
-_I, _L, _S, _C = Role.IDENTITY, Role.LOAD, Role.SYSTEM, Role.CONDITION
-_UNKNOWN = "neither the running servers nor the engine's lock file name it"
+@cache
+def fields() -> Mapping[str, Field]:
+    """Every field by its name, of catalog/run-conditions.yaml."""
+    table = shipped.read(PACKAGE / "catalog" / "run-conditions.yaml")
+    return {
+        name: structure(Field, {"name": name, "role": role, **row})
+        for role, rows in table.items()
+        for name, row in rows.items()
+    }
 
-FIELDS: tuple[Field, ...] = (
-    Field("run.node", "node", "node", _I, needed=True),
-    Field("run.taken_at", "date", "smoke.taken_at", _I, needed=True),
-    Field("run.seed", "seed", "smoke.load.seed", _I, needed=True),
-    Field("run.cache_salt", "cache salt", "smoke.load.cache_salt", _I),
-    Field("run.observed_at", "node observed at", "state.taken_at", _I, needed=True),
-    Field("run.boot_id", "boot", "state.host.boot_id", _I),
-    Field("run.completed", "requests completed", "smoke.main.completed", _I, needed=True),
-    Field("run.failed", "requests failed", "smoke.main.failed", _I, needed=True),
-    Field("run.duration_s", "duration (s)", "smoke.main.duration", _I, needed=True),
-    # Load: the same, or there is nothing to compare.
-    Field("load.model", "model", "requested.model", _L, needed=True),
-    Field("load.stand_in", "stand-in engine", "smoke.conditions.stand_in", _L, needed=True),
-    Field("load.requests", "requests", "smoke.conditions.requests", _L, needed=True),
-    Field("load.arrival", "arrival", "smoke.load.arrival", _L, needed=True),
-    Field("load.rate", "request rate (/s)", "smoke.load.rate", _L, needed=True),
-    Field("load.isl", "input tokens requested", "smoke.load.isl_requested", _L, needed=True),
-    Field("load.osl", "output tokens requested", "smoke.load.osl_requested", _L, needed=True),
-    Field("load.prompts", "prompts", "smoke.load.prompts", _L, needed=True),
-    Field("load.sampling", "sampling", "smoke.load.sampling", _L, needed=True),
-    Field("load.connection", "connections", "smoke.load.connection", _L),
-    Field("load.ttft", "formula of TTFT", "smoke.formulas.ttft", _L, needed=True),
-    Field("load.itl", "formula of ITL", "smoke.formulas.itl", _L, needed=True),
-    Field("load.tpot", "formula of TPOT", "smoke.formulas.tpot", _L, needed=True),
-    Field("load.e2el", "formula of E2E", "smoke.formulas.e2el", _L, needed=True),
-    # Model and versions.
-    Field("model.revision", "weights", "requested.model_revision", _S, needed=True),
-    Field("model.quantization", "quantization", "requested.quantization", _S),
-    Field("model.kv_dtype", "KV cache type", "requested.kv_dtype", _S),
-    Field("versions.engine", "engine", "smoke.conditions.engine", _S, needed=True),
-    Field("versions.engine_says", "engine's own version", "smoke.conditions.engine_version", _S),
-    Field("versions.engine_lock", "engine's lock file", "requested.engine_id", _S, needed=True),
-    Field("versions.torch", "torch", "observed.libraries.torch", _S, uncollected=_UNKNOWN),
-    Field("versions.nccl", "NCCL", "observed.libraries.nccl", _S, uncollected=_UNKNOWN),
-    Field("versions.flashinfer", "FlashInfer",
-          "observed.libraries.flashinfer", _S, uncollected=_UNKNOWN),
-    Field("versions.cuda_runtime", "CUDA runtime",
-          "observed.libraries.cuda", _S, uncollected=_UNKNOWN),
-    Field("versions.driver", "driver", "state.nvml.driver_version", _S, needed=True),
-    Field("versions.cuda", "CUDA of the driver", "state.nvml.cuda_driver_version", _S),
-    Field("versions.gsp", "GSP firmware", "state.gpus.*.gsp_firmware", _S),
-    Field("versions.vbios", "VBIOS", "state.gpus.*.vbios", _S),
-    Field("versions.kernel", "kernel", "state.host.kernel", _S, needed=True),
-    Field("versions.os", "operating system", "state.host.os.pretty", _S),
-    Field("versions.kit", "b200kit on the node", "state.tool.version", _C),
-    Field("versions.kit_sha256", "node program", "state.tool.sha256", _C),
-    # How it serves.
-    Field("serving.replicas", "replicas", "smoke.conditions.replicas", _S, needed=True),
-    Field("serving.tp", "TP", "layout.*.tp", _S, needed=True),
-    Field("serving.pp", "PP", "layout.*.pp", _S),
-    Field("serving.dp", "DP", "layout.*.dp", _S),
-    Field("serving.ep", "EP", "layout.*.ep", _S),
-    Field("serving.gpus", "GPUs of the replicas", "layout.*.gpus", _S, needed=True),
-    Field("serving.cpus", "CPUs of the replicas", "layout.*.cpus", _S, needed=True),
-    Field("serving.nodes", "NUMA nodes of the replicas", "layout.*.numa_nodes", _S, needed=True),
-    Field("serving.max_num_seqs", "max-num-seqs", "smoke.conditions.max_num_seqs", _S, needed=True),
-    Field("serving.max_num_batched_tokens", "max-num-batched-tokens",
-          "smoke.conditions.max_num_batched_tokens", _S, needed=True),
-    Field("serving.max_model_len", "max-model-len",
-          "smoke.conditions.max_model_len", _S, needed=True),
-    Field("serving.config", "engine setting", "requested.config", _S, needed=True),
-    Field("serving.argv", "engine's arguments", "requested.argv", _S, needed=True),
-    Field("serving.environment", "engine variable", "requested.environment", _S, needed=True),
-    Field("serving.gateway", "gateway", "requested.gateway", _S),
-    Field("serving.path", "path measured", "smoke.path", _S, needed=True),
-    # The machine.
-    Field("machine.gpus", "GPUs", "state.gpus.*.name", _S, needed=True),
-    Field("machine.uuids", "GPU boards", "state.gpus.*.uuid", _S),
-    Field("machine.power_limit_mw", "power limit (mW)", "state.gpus.*.power_limit_mw", _S),
-    Field("machine.ecc", "ECC", "state.gpus.*.ecc", _S),
-    Field("machine.sm_clock_max", "highest SM clock (MHz)", "state.gpus.*.sm_clock_max_mhz", _S),
-    Field("machine.pcie_width", "PCIe lanes", "state.gpus.*.pcie.max_width", _S),
-    Field("machine.cpus", "CPU model", "state.cpus.model", _S),
-    Field("machine.governors", "CPU governor", "state.kernel.governors", _S),
-    Field("machine.cmdline", "kernel command line", "state.host.cmdline", _S),
-    Field("machine.sysctls", "sysctl", "state.kernel.sysctls", _S),
-    Field("machine.driver_options", "driver option", "state.kernel.driver_options", _S),
-    # Conditions: what was so during the run.
-    Field("observed.isl", "input tokens", "smoke.conditions.isl_measured.mean", _C, True, 2.0),
-    Field("observed.osl", "output tokens", "smoke.conditions.osl_measured.mean", _C, True, 1.0),
-    Field("observed.prefix_hits", "prefix hit rate",
-          "smoke.server.prefix_hit_rate", _C, slack=0.02),
-    Field("observed.preemptions", "preemptions", "smoke.server.preemptions", _C),
-    Field("observed.queue_ms", "server's queue (ms)", "smoke.server.queue_mean_ms", _C, slack=2.0),
-    Field("observed.tokens_per_chunk", "tokens a chunk",
-          "smoke.main.tokens_per_chunk", _C, slack=0.1),
-    Field("observed.jit", "kernels compiled meanwhile", "smoke.server.jit_warnings", _C),
-    Field("observed.acceptance", "accepted speculative tokens",
-          "smoke.server.spec_acceptance_rate", _C, slack=0.02),
-    Field("observed.late_ms", "client late at P99 (ms)",
-          "smoke.schedule_delay_ms.p99", _C, slack=5.0),
-    Field("observed.scheduler", "client's scheduler", "smoke.client.scheduler", _C, needed=True),
-    Field("observed.client_cpus", "client's CPUs", "smoke.client.cpus", _C, needed=True),
-    Field("observed.warmups", "uncounted requests", "smoke.load.warmups", _C),
-    Field("observed.warm", "replicas warm", "state.notes.warm.*.warm", _C, needed=True),
-    Field("observed.warm_rounds", "warm-up rounds", "observed.warm_rounds", _C, slack=3.0),
-    Field("observed.server_age_s", "servers' age (s)",
-          "smoke.conditions.server_ages_s", _C, slack=3600),
-    Field("observed.bound_nodes", "memory policy of replicas", "observed.bound_nodes", _C),
-    Field("observed.sm_clock", "SM clock (MHz)", "smoke.gpus.*.sm_clock_mhz.median", _C, slack=60),
-    Field("observed.power", "power draw (mW)", "smoke.gpus.*.power_usage_mw.median", _C, slack=1e5),
-    Field("observed.hot", "GPU temperature (C)", "smoke.gpus.*.temperature_c.max", _C, slack=10),
-    Field("observed.slowed", "GPUs slowed down", "observed.slowed", _C),
-    Field("observed.ecc", "uncorrected ECC errors", "state.gpus.*.ecc_volatile_uncorrected", _C),
-    Field("observed.xids", "Xid messages of this boot", "observed.xids", _C),
-)  # fmt: skip
 
 _ABSENT_IS_A_VALUE = ("state.", "requested.")
-_BY_NAME = {field.name: field for field in FIELDS}
 _INDEX = re.compile("-?[0-9]+")
 
 
 @dataclass(frozen=True)
 class RunConditions:
-    """The value of each of FIELDS by its name, or {"unmeasured": reason}."""
+    """The value of each field by its name, or {"unmeasured": reason}."""
 
     schema: ClassVar[str] = "b200kit/run-conditions/1"
 
@@ -216,17 +119,16 @@ def _shared(entries: list[object], rest: str, where: str) -> object:
 
 
 def build(sources: Mapping[str, Any]) -> RunConditions:
-    """The run conditions over *sources* (see FIELDS); never raises, whatever is missing there."""
-    return RunConditions({field.name: _value(sources, field) for field in FIELDS})
+    """The run conditions over *sources*; never raises, whatever is missing there."""
+    return RunConditions({field.name: _value(sources, field) for field in fields().values()})
 
 
 def _value(sources: Mapping[str, Any], field: Field) -> object:
-    value = reach(sources, field.source)
+    value = reach(sources, field.read)
     if isinstance(value, Unmeasured):
-        uncollected = isinstance(value, Missing) and field.uncollected
-        return {"unmeasured": uncollected or value.reason}
-    if value is None and not field.source.startswith(_ABSENT_IS_A_VALUE):
-        return {"unmeasured": f"{field.source} has no value"}
+        return {"unmeasured": value.reason}
+    if value is None and not field.read.startswith(_ABSENT_IS_A_VALUE):
+        return {"unmeasured": f"{field.read} has no value"}
     return value
 
 
@@ -239,12 +141,13 @@ def value_of(run_conditions: RunConditions, name: str) -> object:
 
 def missing(run_conditions: RunConditions) -> list[str]:
     """Needed fields without a value, one line each: a result that has any is not stored."""
-    return unmeasured(run_conditions, [field for field in FIELDS if field.needed])
+    return unmeasured(run_conditions, [field for field in fields().values() if field.needed])
 
 
-def unmeasured(run_conditions: RunConditions, fields: Iterable[Field] = FIELDS) -> list[str]:
-    """Every field without a value, one line each."""
-    pairs = ((field, value_of(run_conditions, field.name)) for field in fields)
+def unmeasured(run_conditions: RunConditions, which: Iterable[Field] = ()) -> list[str]:
+    """Every field without a value, of some or of all, one line each."""
+    chosen = which or fields().values()
+    pairs = ((field, value_of(run_conditions, field.name)) for field in chosen)
     return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
 
 
@@ -255,7 +158,9 @@ def differences(
 ) -> list[Change]:
     """What differs between two sets of run conditions, causes a person made first."""
     order = list(roles)
-    found = [c for f in FIELDS if f.role in order for c in _differences(f, before, after)]
+    found = [
+        c for f in fields().values() if f.role in order for c in _differences(f, before, after)
+    ]
     return sorted(found, key=lambda change: order.index(change.role))
 
 
@@ -266,9 +171,11 @@ def load_differences(before: RunConditions, after: RunConditions) -> list[Change
 
 def uncompared(before: RunConditions, after: RunConditions) -> list[str]:
     """Fields that may differ unseen, because one of the two runs has no value there."""
-    fields = [f for f in FIELDS if f.role in (Role.SYSTEM, Role.CONDITION)]
     return [
-        f.words for f in fields if _one_sided(value_of(before, f.name), value_of(after, f.name))
+        f.words
+        for f in fields().values()
+        if f.role in (Role.SYSTEM, Role.CONDITION)
+        and _one_sided(value_of(before, f.name), value_of(after, f.name))
     ]
 
 
@@ -333,9 +240,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def field(name: str) -> Field:
-    """The row of a field."""
-    return _BY_NAME[name]
+_LIBRARIES = ("torch", "nccl", "flashinfer", "cuda")
+_UNKNOWN = "neither the running servers nor the engine's lock file name it"
 
 
 def observed(state: object, smoke: SmokeResult | None, lock: object = None) -> dict[str, Any]:
@@ -348,7 +254,11 @@ def observed(state: object, smoke: SmokeResult | None, lock: object = None) -> d
         "warm_rounds": _rounds(reach(state, "notes.warm")),
         "bound_nodes": _bound(reach(state, "processes")),
         "xids": _codes(reach(state, "xids")),
-        "libraries": {**_mapping(lock), **_mapping(smoke and smoke.conditions.libraries)},
+        "libraries": {
+            **{name: {"unmeasured": _UNKNOWN} for name in _LIBRARIES},
+            **_mapping(lock),
+            **_mapping(smoke and smoke.conditions.libraries),
+        },
         "slowed": _slowed(smoke.gpus if smoke else ()),
     }
 

@@ -17,8 +17,7 @@ from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.compare import AnswersJudgement, compare
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.state.view import Unmeasured
-from b200kit.records import conditions
-from b200kit.records.conditions import RunConditions, value_of
+from b200kit.records.conditions import RunConditions, fields, value_of
 from b200kit.records.entries import GoldenWord, Record, RecordError, digest
 
 _FIELDS = (
@@ -43,8 +42,8 @@ def key(run_conditions: RunConditions, tokens: object) -> dict[str, Any]:
 def _value(run_conditions: RunConditions, name: str) -> object:
     value = value_of(run_conditions, name)
     if isinstance(value, Unmeasured):
-        if conditions.field(name).needed:
-            raise RecordError(f"{conditions.field(name).words}: {value.reason}")
+        if (field := fields()[name]).needed:
+            raise RecordError(f"{field.words}: {value.reason}")
         return {"unmeasured": value.reason}
     if isinstance(value, list):
         # Of every GPU or replica: how many are alike decides nothing.

@@ -17,7 +17,7 @@ from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import LARGE, structure
 from b200kit.node.state.view import Unmeasured
-from b200kit.records.conditions import FIELDS, Role, RunConditions, value_of
+from b200kit.records.conditions import Role, RunConditions, fields, value_of
 from b200kit.records.goodput_knee import Knee, Point, Sweep, knee
 
 KEYS = (
@@ -105,8 +105,11 @@ def system(run_conditions: RunConditions, requested: Mapping[str, Any]) -> str:
     the rest of the serving in the inventory.
     """
     left_out = ("serving.", "load.", "versions.engine_says")
-    retained = [f for f in FIELDS if f.role is Role.SYSTEM and not f.name.startswith(left_out)]
-    values = {field.name: _plain(value_of(run_conditions, field.name)) for field in retained}
+    values = {
+        name: _plain(value_of(run_conditions, name))
+        for name, field in fields().items()
+        if field.role is Role.SYSTEM and not name.startswith(left_out)
+    }
     text = json.dumps([values, requested], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

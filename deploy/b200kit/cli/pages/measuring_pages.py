@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from b200kit.cli.pages.markdown import table
 from b200kit.records import diagnosis
-from b200kit.records.conditions import FIELDS, Field
+from b200kit.records.conditions import Field, fields
 from b200kit.records.diagnosis import Condition, Rule
 
 _DIAGNOSES = """\
@@ -69,15 +69,15 @@ def _conditions(conditions: tuple[Condition, ...]) -> str:
 
 def run_conditions_markdown() -> str:
     """docs/reference/run-conditions.md."""
-    head = ("field", "what", "source", "role", "needed", "slack")
-    return _CONDITIONS + table(head, map(_field, FIELDS))
+    head = ("field", "what", "read from", "role", "needed", "slack")
+    return _CONDITIONS + table(head, map(_field, fields().values()))
 
 
 def _field(field: Field) -> tuple[str, ...]:
     return (
         f"`{field.name}`",
         field.words,
-        f"`{field.source}`",
+        f"`{field.read}`",
         field.role.value,
         "yes" if field.needed else "",
         f"{field.slack:g}" if field.slack else "",

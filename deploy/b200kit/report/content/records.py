@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from b200kit.records.comparison import AgainstRecord, RunSpan
-from b200kit.records.conditions import FIELDS, Role, value_of
+from b200kit.records.conditions import Role, fields, value_of
 from b200kit.records.statistics import (
     ASSUMED,
     DAYS,
@@ -187,10 +187,10 @@ def run_conditions_of(found: Unmeasured | AgainstRecord) -> RunConditions:
         return RunConditions(str(found))
     if (own := found.conditions) is None:
         return RunConditions("unmeasured: it has no fields")
-    values = {field: value_of(own, field.name) for field in FIELDS}
+    values = {field: value_of(own, field.name) for field in fields().values()}
     groups = tuple(
         (title, [(f.words, show(value)) for f, value in values.items() if f.role is role])
         for role, title in TITLES.items()
     )
     blind = sum(isinstance(value, Unmeasured) for value in values.values())
-    return RunConditions("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)
+    return RunConditions("", f"{len(values)} fields, {blind} of them unmeasured", groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from b200kit.records.comparison import AgainstRecord
-from b200kit.records.conditions import FIELDS, value_of
+from b200kit.records.conditions import fields, value_of
 from b200kit.records.entries import Acceptance, MeasuredRun, Record, counts
 from b200kit.records.statistics import METRICS
 from b200kit.report.content.latency import percentiles
@@ -68,7 +68,7 @@ def one(page: Lines, run: MeasuredRun) -> None:
         page.fact(name, f"{cells} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         page.line(title)
-        for field in (field for field in FIELDS if field.role is role):
+        for field in (field for field in fields().values() if field.role is role):
             value = value_of(run.conditions, field.name)
             page.hang(f"  {field.words:<28}  ", text=show(value))
 
