@@ -20,6 +20,7 @@ from b200kit.cli.report import load as load_run
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.node.checks.gpu import power
+from b200kit.node.checks.serving import precision as precision_check
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -285,7 +286,7 @@ def _validated(result: PlanResult) -> str:
     if found is None:
         return (
             f"{names}: not validated here; nodes serve it once it was compared with the original "
-            "(b200 quality compare), or where precision.validated is waived"
+            f"(b200 quality compare), or with {precision_check.WAIVER}"
         )
     return f"revision {found.key.revision[:12]}: {kept.judged(found.key, found.compared).summary}"
 

@@ -17,6 +17,8 @@ def why(
     lines = [_instances(replicas, shape)]
     if subject.dimensions.moe and shape.gpus > 1:
         lines.append(f"EP {'on' if shape.ep else 'off'}: {_expert_reason(shape)}")
+        if goal and goal.width_source and any("B200" in gpu.title for gpu in pool.models):
+            lines.append(f"TP{shape.tp}: {goal.width_source}")
     batch = f"max-num-seqs {shape.max_num_seqs}, batched tokens {shape.max_num_batched_tokens}"
     lines.append(f"{batch}: {goal.batch_source}" if goal else batch)
     share = f"{headroom.left / headroom.usable:.0%}"

@@ -22,6 +22,7 @@ def test_what_is_nearly_a_name_is_none(word: str) -> None:
 
 def test_models_are_found_by_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["models", "3.3-70b"]) == 0
-    assert HUB in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert [HUB in out, out.count(" fewer "), out.count("GB")] == [True, 2, 3]
     assert cli.main(["models", "lama-3.3-70b-fp8x"]) == 1
     assert NAME in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from b200kit.catalog import load
 from b200kit.inventory import precision
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.checks.serving.precision import validated
 from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Status
+from b200kit.node.state.view import StateView
 from b200kit.quality import kept
 from b200kit.quality.kept import limits
 from b200kit.records.entries import Divergence, QualityComparison
@@ -137,6 +141,14 @@ def test_model_as_published_needs_no_record() -> None:
     node = Node("n01", spec("gpt-oss-120b"))
     assert asked(node)["lowered"] == []
     assert "doubt" not in asked(node)
+
+
+def test_refusal_has_the_line_of_a_waiver_that_an_inventory_takes(node: Node) -> None:
+    [refused] = validated(Expectation(kept.expected(node)), StateView({}))
+    key, _, line = refused.remedy[refused.remedy.index("waivers") :].partition(" = ")
+    given = [{**one, "until": "2026-12-15"} for one in ast.literal_eval(line)]
+    [waiver] = spec(node.spec.model, **{key: given}).waivers
+    assert waiver.check == "precision.validated"
 
 
 def test_verdict_of_the_command_is_the_check_s(node: Node) -> None:

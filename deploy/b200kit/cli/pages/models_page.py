@@ -8,6 +8,7 @@ from typing import Any
 
 from b200kit.catalog import engines, load, shipped
 from b200kit.cli.pages.markdown import table
+from b200kit.site.plan import narrow
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.kv_cache_formats import KV_FORMATS
 
@@ -20,7 +21,11 @@ How they are used: [Layout](../layout.md).
 
 ## Models
 
+What `compare first` names is in fewer bits than the model was published in: a node serves it once
+its answers were [compared](../layout.md#quantised-models), or the check is waived.
+
 """
+_MODELS = ("model", "weights", "compare first", "source", "revision", "flags")
 _GOALS = """
 ## Goals
 
@@ -60,7 +65,7 @@ The highest `fixed` of an engine is the lowest version that is served.
 def models_markdown() -> str:
     """The whole page."""
     parts = [
-        _HEAD + table(("model", "weights", "source", "revision", "flags"), _models()),
+        _HEAD + table(_MODELS, _models()),
         _GOALS
         + table(
             ("goal", "sequences", "tokens a step", "weights a GPU", "doublings", "source"), _goals()
@@ -82,13 +87,14 @@ def _models() -> Iterator[tuple[str, ...]]:
     for name, entry in load.model_documents().items():
         flags = ", ".join(f"`{flag}={value}`" for flag, value in entry.get("flags", {}).items())
         revision = (entry.get("revision") or "")[:12]
-        yield f"`{name}`", str(entry["weights"]), str(entry["source"]), revision, flags
+        fewer = narrow(load.load().models[name])
+        yield f"`{name}`", str(entry["weights"]), fewer, str(entry["source"]), revision, flags
 
 
 def _goals() -> Iterator[tuple[str, ...]]:
     for name, goal in GOALS.items():
         limits = str(goal.max_num_seqs), str(goal.max_num_batched_tokens)
-        yield f"`{name}`", *limits, f"{goal.floor_gb:g}", str(goal.doublings), goal.batch_source
+        yield f"`{name}`", *limits, f"{goal.floor_gb:g}", str(goal.doublings), goal.sources
 
 
 def _levers() -> Iterator[tuple[str, ...]]:
