@@ -13,7 +13,7 @@ n >= 59 for P95, n >= 299 for P99. Below that the "P99" of a sample is merely it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 CARRY_RISK = 0.05
@@ -116,9 +116,6 @@ def binomial(trials: int, hits: int, share: float) -> float:
     return math.exp(ways + hits * math.log(share) + (trials - hits) * math.log1p(-share))
 
 
-_NEGLIGIBLE = 1e-15
-
-
 # A sweep asks for the same share again with each of its points.
 @lru_cache(maxsize=4096)
 def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -139,30 +136,12 @@ def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[
 def _solve(rising: Callable[[float], float], level: float) -> float:
     """Where a function that rises from 0 to 1 over [0, 1] has a level."""
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if rising(middle) < level else (low, middle)
     return (low + high) / 2
 
 
 def _below(hits: int, trials: int, share: float) -> float:
-    """Probability of at most *hits* of *trials*: the tail that is the smaller one is summed."""
-    if not 0 < share < 1:
-        return float(share <= 0 or hits >= trials)
-    odds = share / (1 - share)
-    if hits < trials * share:
-        steps = (k / (trials - k + 1) / odds for k in range(hits, 0, -1))
-        return _tail(binomial(trials, hits, share), steps)
-    steps = ((trials - k) / (k + 1) * odds for k in range(hits + 1, trials))
-    return 1 - _tail(binomial(trials, hits + 1, share), steps) if hits < trials else 1.0
-
-
-def _tail(term: float, steps: Iterable[float]) -> float:
-    """The sum of terms that only become less, each the one before it times a step."""
-    total = term
-    for step in steps:
-        term *= step
-        total += term
-        if term < total * _NEGLIGIBLE:
-            break
-    return total
+    """Probability of at most *hits* of *trials*."""
+    return math.fsum(binomial(trials, count, share) for count in range(hits + 1))
