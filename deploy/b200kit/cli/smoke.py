@@ -29,7 +29,7 @@ from b200kit.node.client.client_health import ClientLimits
 from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import reference
-from b200kit.node.client.golden.ask import Replies, ask, ask_words
+from b200kit.node.client.golden.ask import Replies, ask
 from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.judgement import STATUS, Evidence
@@ -330,7 +330,7 @@ class Answers:
         to = (endpoint, self.model, self._tokens)
         self.said = await ask(*to, self.salt, ignore_eos=ignore_eos)
         if self.said.unmeasured:
-            words = await ask_words(*to, self.salt, ignore_eos=ignore_eos)
+            words = await ask(*to, self.salt, ignore_eos=ignore_eos, as_words=True)
             self.problems = tuple(reference.problems(words, None))
             self.outcome = f"not compared: {self.said.unmeasured}"
             if self.reference and not self.problems:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from b200kit.node.client.chat import ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.ask import ask
 from b200kit.node.client.golden.prompts import PROMPTS
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
@@ -52,29 +53,24 @@ async def answers(
     tokens: int,
     salt: str,
     progress: Progress | None = None,
-) -> list[Answer]:
+) -> tuple[Answer, ...]:
     """An answer a prompt, each up to so many tokens. Raises NoAnswer."""
-    found = []
-    for number, prompt in enumerate(asked):
-        request = ChatRequest(
-            server.model, prompt, tokens, stream=False, salt=f"{salt}-{number}", ignore_eos=False,
-            extra={"logprobs": True, "top_logprobs": TOP},
-        )  # fmt: skip
-        try:
-            found.append(await _answer(server.endpoint, request))
-        except ValueError as error:
-            raise NoAnswer(f"{server.endpoint.url}: prompt {number + 1}: {error}") from None
-        if progress:
-            progress(number + 1, len(asked))
-    if stuck := golden_answer.degenerate(found):
-        raise NoAnswer(f"{server.endpoint.url}: {stuck}: it does not read its prompts")
-    return found
+    said = await ask(
+        server.endpoint, server.model, tokens, salt, prompts=asked, top=TOP, ignore_eos=False,
+        deadlines=_DEADLINES, progress=progress,
+    )  # fmt: skip
+    wrong = said.error or said.unmeasured
+    if not wrong and (stuck := golden_answer.degenerate(said.answers)):
+        wrong = f"{stuck}: it does not read its prompts"
+    if wrong:
+        raise NoAnswer(f"{server.endpoint.url}: {wrong}")
+    return said.answers
 
 
 async def both(
     reference: ModelEndpoint, candidate: ModelEndpoint, asked: list[str], tokens: int, salt: str,
     progress: Progress,
-) -> tuple[list[Answer], list[Answer], list[Answer]]:  # fmt: skip
+) -> tuple[tuple[Answer, ...], ...]:  # fmt: skip
     """The reference's answers, the candidate's, and the reference's once more to a quarter.
 
     What two rounds of one server differ by is no loss of the other. Raises NoAnswer.
@@ -85,14 +81,6 @@ async def both(
     )
     few = asked[: max(2, len(asked) // 4)]
     return first, other, await answers(reference, few, tokens, f"{salt}-again")
-
-
-async def _answer(endpoint: Endpoint, request: ChatRequest) -> Answer:
-    """Raises ValueError for what is no answer with log-probabilities."""
-    answer = await chat(endpoint, request, _DEADLINES)
-    if error := answer.record().error:
-        raise ValueError(error)
-    return golden_answer.read(answer.logprobs())
 
 
 async def facts(server: ModelEndpoint) -> dict[str, str]:

@@ -113,20 +113,12 @@ def _weight_bytes(name: str) -> float:
     return WEIGHT_BYTES[name]
 
 
-def kv_bytes(dtype: str, shape: Dimensions) -> float:
-    """Bytes of one number of the cache; "auto" is what the checkpoint states, else BF16."""
-    return _number_bytes(_resolved(dtype, shape))
-
-
-def _resolved(dtype: str, shape: Dimensions) -> str:
+def kv_format(dtype: str, shape: Dimensions) -> str:
+    """The cache's number format; "auto" is what the checkpoint states, else BF16."""
     name = shape.kv_dtype if dtype == "auto" else dtype
     if name not in KV_BYTES:
         raise ModelError(f"kv-cache-dtype {name!r} is not known here: {', '.join(KV_BYTES)}")
     return name
-
-
-def _number_bytes(name: str) -> float:
-    return KV_BYTES[name]
 
 
 def entry_bytes(cache: Cache, tp: int, dtype: str) -> float:
@@ -135,7 +127,7 @@ def entry_bytes(cache: Cache, tp: int, dtype: str) -> float:
         return cache.packed + cache.fixed
     # Beyond the KV heads each head is stored by several ranks: a rank never holds less than one.
     heads = max(cache.heads / tp, 1)
-    return heads * cache.numbers * _number_bytes(dtype) + cache.fixed
+    return heads * cache.numbers * KV_BYTES[dtype] + cache.fixed
 
 
 def sequence_bytes(
@@ -153,7 +145,7 @@ def sequence_bytes(
     *chunk* are the tokens in flight; a window must hold them besides itself.
     *drafted* tokens of the model's own draft layers add their caches.
     """
-    name = _resolved(dtype, shape)
+    name = kv_format(dtype, shape)
     kept = (*shape.keeps, *(shape.draft_keeps if drafted else ()))
     block = max((_state(each, drafted) for each in kept if isinstance(each, State)), default=0) / tp
     caches = [each for each in kept if isinstance(each, Cache)]

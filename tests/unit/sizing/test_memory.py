@@ -285,8 +285,8 @@ def test_bytes_of_a_weight_include_its_scales() -> None:
 def test_cache_that_the_checkpoint_asks_for_is_the_default() -> None:
     quantised = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
     asking = config(quantization_config=quantised)
-    assert memory.kv_bytes("auto", asking) == 1
-    assert memory.kv_bytes("bfloat16", asking) == 2
+    assert memory.KV_BYTES[memory.kv_format("auto", asking)] == 1
+    assert memory.kv_format("bfloat16", asking) == "bfloat16"
 
 
 def test_quantisation_is_found_in_each_place_where_it_is_written() -> None:
@@ -402,7 +402,7 @@ def test_pattern_of_exceptions_is_of_these_parts(pattern: str, parts: set[str]) 
 
 def test_unknown_number_formats_are_refused() -> None:
     with pytest.raises(ModelError, match="fp3"):
-        memory.kv_bytes("fp3", config())
+        memory.kv_format("fp3", config())
     with pytest.raises(ModelError, match="int2"):
         memory.weights(replace(config(), weights="int2"))
 

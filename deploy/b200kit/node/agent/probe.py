@@ -156,7 +156,7 @@ class Prober:
             self.model,
             reference.tokens,
             f"watchdog-{secrets.token_hex(8)}",
-            numbers=[self._number],
+            prompts=[PROMPTS[self._number]],
             deadlines=Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline),
         )
         if said.unmeasured:

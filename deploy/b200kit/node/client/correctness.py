@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.golden import reference
-from b200kit.node.client.golden.ask import ask, ask_words
+from b200kit.node.client.golden.ask import ask
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.client.prompts import Scale, prompt
@@ -81,7 +81,7 @@ async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> Cor
     to, eos = (endpoint, serving.model, tokens, salt), found.ignores_eos
     said = await ask(*to, ignore_eos=eos)
     if said.unmeasured:
-        said = await ask_words(*to, ignore_eos=eos)
+        said = await ask(*to, ignore_eos=eos, as_words=True)
     return replace(found, problems=tuple(reference.problems(said, serving.reference())))
 
 

@@ -112,5 +112,5 @@ def test_correctness_check_reads_the_answers(
 def test_words_of_a_server_without_log_probabilities_are_read() -> None:
     for fault, found in (("", False), ("parrot", True)):
         with running(fast(fault)) as url:
-            said = asyncio.run(golden.ask_words(Endpoint(url), MODEL, 8, "words"))
+            said = asyncio.run(golden.ask(Endpoint(url), MODEL, 8, "words", as_words=True))
         assert bool(reference.problems(said, None)) is found

@@ -1,4 +1,4 @@
-"""Golden prompts asked of one server: greedy, one request at a time, always of the same shape.
+"""Prompts asked of one server for their tokens: greedy, one request at a time, of one shape.
 
 Each request has a cache salt of its own: a prefix out of a cache would change what is computed.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
@@ -21,7 +21,7 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True)
 class Replies:
-    """What a server said to the golden prompts, an answer a prompt.
+    """What a server said, an answer a prompt.
 
     error: what is wrong with an answer; unmeasured: why they cannot be compared; both are empty
     where all is well. seconds: how long all of it took.
@@ -39,53 +39,43 @@ async def ask(
     tokens: int,
     salt: str,
     *,
+    prompts: Sequence[str] = PROMPTS,
+    top: int = TOP,
     ignore_eos: bool = True,
-    numbers: Sequence[int] = range(len(PROMPTS)),
+    as_words: bool = False,
     deadlines: Deadlines = DEADLINES,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Replies:
-    """Ask golden prompts, by default all, the next one when the last is answered."""
+    """Ask prompts, by default the golden ones, the next one when the last is answered.
+
+    as_words: of a server without log-probabilities; each word stands for a token. That is enough to
+    see what is no answer at all, and too little to compare. progress: called with how many of how
+    many are answered.
+    """
     began, found = time.perf_counter(), []
-    for number in numbers:
+    extra: dict[str, object] = {} if as_words else {"logprobs": True, "top_logprobs": top}
+    for number, prompt in enumerate(prompts, 1):
         request = ChatRequest(
-            model, PROMPTS[number], tokens, stream=False, salt=f"{salt}-golden-{number}",
-            ignore_eos=ignore_eos, extra={"logprobs": True, "top_logprobs": TOP},
+            model, prompt, tokens, stream=False, salt=f"{salt}-golden-{number}",
+            ignore_eos=ignore_eos, extra=extra,
         )  # fmt: skip
+        answer = await chat(endpoint, request, deadlines)
+        error = answer.record().error
         try:
-            found.append(await _answer(endpoint, request, deadlines))
-        except NoLogprobs as error:
-            return Replies(unmeasured=str(error))
-        except ValueError as error:
-            return Replies(error=f"golden prompt {number + 1}: {error}")
+            if error:
+                refused = extra and answer.raw.code in (400, 422) and "logprob" in error
+                why = f"the server gives no log-probabilities: {error}"
+                raise NoLogprobs(why) if refused else ValueError(error)
+            said = _words(answer.text) if as_words else read(answer.logprobs())
+        except NoLogprobs as missing:
+            return Replies(unmeasured=str(missing))
+        except ValueError as wrong:
+            return Replies(error=f"prompt {number}: {wrong}")
+        found.append(tuple(one.rounded() for one in said))
+        if progress:
+            progress(number, len(prompts))
     return Replies(tuple(found), seconds=time.perf_counter() - began)
 
 
-async def ask_words(
-    endpoint: Endpoint, model: str, tokens: int, salt: str, *, ignore_eos: bool = True
-) -> Replies:
-    """The golden prompts of a server without log-probabilities: each word stands for a token.
-
-    Enough to see what is no answer at all; too little to compare.
-    """
-    found = []
-    for number, prompt in enumerate(PROMPTS):
-        request = ChatRequest(
-            model, prompt, tokens, stream=False, salt=f"{salt}-words-{number}",
-            ignore_eos=ignore_eos,
-        )  # fmt: skip
-        answer = await chat(endpoint, request, DEADLINES)
-        if error := answer.record().error:
-            return Replies(error=f"golden prompt {number + 1}: {error}")
-        words = _WORDS.findall(answer.text)
-        found.append(tuple(Token(word, 0.0, {}) for word in words))
-    return Replies(tuple(found))
-
-
-async def _answer(endpoint: Endpoint, request: ChatRequest, deadlines: Deadlines) -> Answer:
-    """Raises NoLogprobs for a server that has none, ValueError for what is no answer."""
-    answer = await chat(endpoint, request, deadlines)
-    error = answer.record().error
-    if error and answer.raw.code in (400, 422) and "logprob" in error:
-        raise NoLogprobs(f"the server gives no log-probabilities: {error}")
-    if error:
-        raise ValueError(error)
-    return tuple(one.rounded() for one in read(answer.logprobs()))
+def _words(text: str) -> Answer:
+    return tuple(Token(word, 0.0, {}) for word in _WORDS.findall(text))
