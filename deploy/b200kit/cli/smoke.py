@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
@@ -43,6 +42,11 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.serving import Objective
 from b200kit.run import console
+
+try:  # a faster loop, where somebody installed it beside b200kit
+    from uvloop import run as run_loop  # type: ignore[import-not-found]
+except ImportError:
+    from asyncio import run as run_loop
 
 RATE = 4.0
 PATH = "url"
@@ -222,7 +226,7 @@ def command(
         raise click.UsageError(str(error)) from None
     console.err(f"b200 smoke: {_foresight(probe)}")
     try:
-        asyncio.run(probe.go())
+        run_loop(probe.go())
     except KeyboardInterrupt:
         raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
     found = probe.result()

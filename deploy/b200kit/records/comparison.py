@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.records import conditions
-from b200kit.records.conditions import Role, RunConditions
+from b200kit.records.conditions import Change, Role, RunConditions
 from b200kit.records.entries import Acceptance, Record, RecordError, counts, measured, medians
 from b200kit.records.entries import MeasuredRun as Run
 from b200kit.records.statistics import (
@@ -104,7 +104,7 @@ def countable(runs: Sequence[Run]) -> list[Run]:
 
 def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
     """Runs that agree with one of them in a role's fields."""
-    return [r for r in runs if conditions.same(r.conditions, like.conditions, role)]
+    return [r for r in runs if not conditions.differences(r.conditions, like.conditions, (role,))]
 
 
 def latest(record: Record, most: int = NEWEST) -> list[Run]:
@@ -136,15 +136,17 @@ def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) ->
     for run in runs:
         if counts(run):
             raise RecordError(f"run {run.id} cannot be a baseline: {counts(run)}")
-    other = next(
-        (r for r in runs if conditions.load_differences(runs[0].conditions, r.conditions)), None
-    )
-    if other:
-        change = conditions.load_differences(runs[0].conditions, other.conditions)[0]
-        raise RecordError(f"runs {runs[0].id} and {other.id} are of another load: {change}")
+    for other in runs:
+        for change in _load_changes(runs[0], other):
+            raise RecordError(f"runs {runs[0].id} and {other.id} are of another load: {change}")
     if len(runs) < LEAST:
         raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
     return runs
+
+
+def _load_changes(one: Run, other: Run) -> list[Change]:
+    """Why they cannot be compared; none where they can."""
+    return conditions.differences(one.conditions, other.conditions, (Role.LOAD,))
 
 
 def _named(record: Record, names: Sequence[str]) -> list[Run]:
@@ -232,9 +234,7 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
         return "no baseline is accepted; b200 record accept"
     last = accepted[-1]
     run = next((run for run in record.runs if run.id in last.runs), None)
-    changes = (
-        conditions.load_differences(run.conditions, newer[-1].conditions) if run and newer else []
-    )
+    changes = _load_changes(run, newer[-1]) if run and newer else []
     change = f" ({changes[0]})" if changes else ""
     return f"the accepted baseline is of another load{change}; accept runs of this one"
 

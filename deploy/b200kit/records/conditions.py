@@ -139,16 +139,16 @@ def value_of(run_conditions: RunConditions, name: str) -> object:
     return reach(run_conditions.fields[name], "")
 
 
-def missing(run_conditions: RunConditions) -> list[str]:
-    """Needed fields without a value, one line each: a result that has any is not stored."""
-    return unmeasured(run_conditions, [field for field in fields().values() if field.needed])
-
-
-def unmeasured(run_conditions: RunConditions, which: Iterable[Field] = ()) -> list[str]:
-    """Every field without a value, of some or of all, one line each."""
-    chosen = which or fields().values()
-    pairs = ((field, value_of(run_conditions, field.name)) for field in chosen)
-    return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
+def missing(run_conditions: RunConditions, *, needed: bool = True) -> list[str]:
+    """Fields without a value, those needed or all, a line each: no result that lacks any needed one
+    is stored.
+    """
+    pairs = (
+        (field, value_of(run_conditions, name))
+        for name, field in fields().items()
+        if field.needed or not needed
+    )
+    return [f"{field.words}: {v.reason}" for field, v in pairs if isinstance(v, Unmeasured)]
 
 
 def differences(
@@ -164,28 +164,14 @@ def differences(
     return sorted(found, key=lambda change: order.index(change.role))
 
 
-def load_differences(before: RunConditions, after: RunConditions) -> list[Change]:
-    """Why two runs cannot be compared: other load. Empty when they can."""
-    return differences(before, after, (Role.LOAD,))
-
-
 def uncompared(before: RunConditions, after: RunConditions) -> list[str]:
     """Fields that may differ unseen, because one of the two runs has no value there."""
-    return [
-        f.words
-        for f in fields().values()
-        if f.role in (Role.SYSTEM, Role.CONDITION)
-        and _one_sided(value_of(before, f.name), value_of(after, f.name))
-    ]
-
-
-def _one_sided(before: object, after: object) -> bool:
-    return isinstance(before, Unmeasured) != isinstance(after, Unmeasured)
-
-
-def same(before: RunConditions, after: RunConditions, role: Role) -> bool:
-    """Whether two runs agree in all fields of a role, as far as both have them."""
-    return not differences(before, after, (role,))
+    known = {
+        name: [isinstance(value_of(run, name), Unmeasured) for run in (before, after)]
+        for name, field in fields().items()
+        if field.role in (Role.SYSTEM, Role.CONDITION)
+    }
+    return [fields()[name].words for name, (was, now) in known.items() if was != now]
 
 
 def _differences(field: Field, before: RunConditions, after: RunConditions) -> Iterator[Change]:

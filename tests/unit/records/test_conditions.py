@@ -20,10 +20,8 @@ from b200kit.records.conditions import (
     RunConditions,
     differences,
     fields,
-    load_differences,
     missing,
     observed,
-    same,
     uncompared,
     value_of,
 )
@@ -34,6 +32,7 @@ from tests.unit import smoke_results
 from tests.unit.records import diagnoses, runs
 
 NEEDED = [field.name for field in fields().values() if field.needed]
+LOAD = (Role.LOAD,)
 NOBODY = {"unmeasured": "nobody looked"}
 
 
@@ -177,16 +176,15 @@ def test_slack_holds_for_each_gpu() -> None:
 
 
 def test_another_load_is_not_comparable() -> None:
-    assert load_differences(runs.run_conditions(), runs.run_conditions(versions__driver="1")) == []
-    change = load_differences(runs.run_conditions(), runs.run_conditions(load__isl=512))
+    assert differences(runs.run_conditions(), runs.run_conditions(versions__driver="1"), LOAD) == []
+    change = differences(runs.run_conditions(), runs.run_conditions(load__isl=512), LOAD)
     assert [str(c) for c in change] == ["input tokens requested 128 -> 512"]
-    assert not same(runs.run_conditions(), runs.run_conditions(load__isl=512), Role.LOAD)
 
 
 def test_other_prompts_are_another_load() -> None:
     asked = Volley("m", 1, 1, Arrival(), 1, "s", prompts=Texts()).load()
     other = runs.run_conditions(load__prompts=asked.prompts)
-    (change,) = load_differences(runs.run_conditions(), other)
+    (change,) = differences(runs.run_conditions(), other, LOAD)
     assert "own word list" in change.before
     assert "own texts" in change.after
 

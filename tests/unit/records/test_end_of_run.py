@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.node.lib.documents import unstructure
 from b200kit.records import end_of_run, machines, provenance
-from b200kit.records.conditions import RunConditions, missing, unmeasured, value_of
+from b200kit.records.conditions import RunConditions, missing, value_of
 from b200kit.records.store import Records
 from b200kit.report.files import write
 from b200kit.run.node import Node
@@ -68,7 +68,7 @@ def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
-    reasons = unmeasured(provenance.run_conditions(node))
+    reasons = missing(provenance.run_conditions(node), needed=False)
     assert_message(*reasons)
 
 
