@@ -138,7 +138,7 @@ def test_the_specification_names_every_gpu(first: Outcome) -> None:
 def test_malformed_json_stops_its_node_with_one_line_and_stays_as_it_was(first: Outcome) -> None:
     message = first.described(SECOND)
     assert first.host(SECOND)["stage"] == "containers", message
-    assert f"{DAEMON_JSON}: Expecting" in message, message
+    assert f"{DAEMON_JSON}: not JSON: Expecting" in message, message
     assert "nothing was changed" in message, message
     assert "\n" not in first.host(SECOND)["error"]
     assert on(SECOND, f"cat {DAEMON_JSON}") == BROKEN

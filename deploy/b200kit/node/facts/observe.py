@@ -39,7 +39,7 @@ from b200kit.node.facts import (
 )
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.lib import documents, lock, managed_files, program, timestamp
-from b200kit.node.lib.readings import attempt, unmeasured
+from b200kit.node.lib.readings import attempt, said_by, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import engine_probe
 from b200kit.node.state.plausible import plausible
@@ -127,7 +127,7 @@ def guarded(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception as error:
-        return unmeasured(f"{type(error).__name__}: {error}")
+        return unmeasured(said_by(error))
 
 
 def tool() -> dict[str, Any]:

@@ -61,7 +61,13 @@ def attempt(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except _NOT_READ as error:
-        return unmeasured(f"{type(error).__name__}: {error}")
+        return unmeasured(said_by(error))
+
+
+def said_by(error: Exception) -> str:
+    """An error on one line; one of Python's own says little without its kind."""
+    kind = f"{type(error).__name__}: " if type(error).__module__ == "builtins" else ""
+    return f"{kind}{error}"
 
 
 def text(path: str | Path) -> str:
