@@ -38,9 +38,11 @@ def exactness() -> None:
 def _show(name: str, found: dict[str, Any]) -> None:
     keys = ("ttft_error_ms", "gap_error_ms", "server_late_ms", "cpu_us_a_token", "starved")
     off = {
-        key: round(abs(found["summary"][key] - value), 3)
-        for key, value in found["truth"].items()
-        if key.endswith(("_ttft_ms", "_tpot_ms", "_e2el_ms")) and key.startswith(("p50", "p99"))
+        key: round(abs(seen - truth), 3)
+        for metric in ("ttft", "tpot", "e2el")
+        for key in (f"p50_{metric}_ms", f"p99_{metric}_ms")
+        # Few requests carry no P99.
+        if None not in (seen := found["summary"][key], truth := found["truth"][key])
     }
     show(name, **{key: found[key] for key in keys}, off_truth_ms=off)
 
