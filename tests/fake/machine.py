@@ -23,8 +23,8 @@ from typing import Any
 
 from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
-from b200kit.node.lib import lock, managed_files, timestamp
-from b200kit.node.packages import candidates
+from b200kit.node.lib import documents, lock, managed_files, timestamp
+from b200kit.node.packages.transaction import Transaction
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import out_of_service, proofs, settings
@@ -64,11 +64,8 @@ _CDI = "/var/run/cdi/nvidia.yaml"
 # A saved machine, which begins with the number of times that it was saved.
 KEPT = "machine.pickle"
 _COUNT = 8
-# What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
 _POWER_OFF = "disable --now b200-power.service"
-_ASKED = re.compile(r"\$p resolve (.*?); done")
-_HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
-_GONE = re.compile(r"install -y .*?\$words (.*?) &&")
+_TRANSACTION = re.compile(r"\$p packages \w+ (.*?); done")
 _PROGRAM = re.compile(r"exec python3 -I \$p (\S+) ?(.*?); done; echo '(.*)'$")
 
 
@@ -396,9 +393,9 @@ class Machine:
             r"base64 -d > ": self._upload,
             out_of_service.COMMANDS: lambda command, stdin: out_of_service.execute(self, command),
             r"^for u in ": lambda command, stdin: out_of_service.stop_each(self, command),
-            r"apt-get .* install ": self._install,
+            r"\$p packages install ": self._install,
             settings.COMMANDS: lambda command, stdin: settings.execute(self, command),
-            r"apt-ready ": self._configure,
+            r"\$p packages (finish|configure) ": self._configure,
             r"gpu-daemons reset ": self._reset_gpus,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
@@ -440,30 +437,28 @@ class Machine:
 
     def _install(self, command: str, stdin: str) -> str:
         del stdin
-        desired = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
-        missing = [package for package in desired if package.name in self.missing_packages]
+        [request] = shlex.split(_TRANSACTION.findall(command)[0])
+        asked = documents.decode(Transaction, request)
+        missing = [package for package in asked.packages if package.name in self.missing_packages]
         record = {package.key: {"sources": self.sources, "at": ""} for package in missing}
-        message = json.dumps({"missing": record})
-        self.write("/var/lib/b200kit/packages.json", message.encode())
-        if "--download-only" in command:
-            return message
-        for word in "".join(_GONE.findall(command)).split():
-            self.packages.pop(word.removesuffix("-"), None)
-        held = "".join(_HELD.findall(command)).split()
-        for package in desired:
+        content = json.dumps({"missing": record}).encode()
+        self.write("/var/lib/b200kit/packages.json", content)
+        for name in () if asked.fetch_only else asked.absent:
+            self.packages.pop(name, None)
+        for package in () if asked.fetch_only else asked.packages:
             version = package.version or "1"
             exact = version if "-" in version else f"{version}-1"
             if package not in missing:
-                entry = {"version": exact, "status": "ii", "hold": package.name in held}
+                entry = {"version": exact, "status": "ii", "hold": package.hold}
                 self.packages[package.name] = entry
-        return message
+        return json.dumps({"missing": [package.key for package in missing]})
 
     def _configure(self, command: str, stdin: str) -> str:
         del command, stdin
         for package in self.packages.values():
             package["status"] = "ii"
         self.readings["dpkg"] = {"interrupted": False, "broken": {}}
-        return ""
+        return "{}"
 
     def _reboot(self, command: str, stdin: str) -> str:
         del command, stdin

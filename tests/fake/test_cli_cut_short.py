@@ -30,7 +30,7 @@ def fleet(tmp_path: Path) -> Fleet:
     [
         ("check.py", "observe"),
         pytest.param("b200.py", "observe", marks=pytest.mark.process),
-        ("b200.py", "apt-get"),
+        ("b200.py", "packages install"),
     ],
 )
 def test_interrupted_run_exits_as_its_summary_says_and_names_what_goes_on(

@@ -71,7 +71,7 @@ def both(live: Fleet, folder: Path, names: list[str], *data: str) -> tuple[Outco
     before = {}
     for name in names:
         machine = before[name] = fleet.machine(name)
-        assert not machine.ran("put|apt-get|systemctl (stop|start)")
+        assert not machine.ran("put|packages install|systemctl (stop|start)")
         machine.log.clear()
         machine.save()
     run = fleet.run("b200.py", *data)

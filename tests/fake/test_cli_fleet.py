@@ -79,8 +79,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     fleet.add("rocky", rocky())
     off, dying, foreign = fleet.add("off"), fleet.add("dying"), fleet.add("foreign-key")
     off.reachable = False
-    dying.dies_at = "apt-get .*nvidia-open"
-    foreign.answers = {"apt-get": (False, "E: The repository 'x ./ InRelease' is not signed.")}
+    dying.dies_at = "packages install .*nvidia-open"
+    foreign.answers = {
+        "packages install": (False, "E: The repository 'x ./ InRelease' is not signed.")
+    }
     mistake = fleet.add("mistake")
     mistake.hardware["gpus"] = [3]
     for machine in (off, dying, foreign, mistake):
@@ -150,7 +152,7 @@ def test_repository_of_another_key_fails_the_first_installation(first: Outcome) 
 def test_unsupported_system_is_refused_before_any_change(fleet: Fleet, first: Outcome) -> None:
     assert_message(first.described("rocky"))
     machine = fleet.machine("rocky")
-    assert machine.ran("put|apt-get|systemctl") == []
+    assert machine.ran("put|packages install|systemctl") == []
     assert (machine.files, machine.packages) == ({}, {})
 
 
@@ -158,7 +160,7 @@ def test_node_another_person_works_on_is_left_alone(fleet: Fleet, first: Outcome
     assert first.outcomes["busy"] == "failed"
     assert_message(first.described("busy"), TIME=TIME)
     machine = fleet.machine("busy")
-    assert machine.ran("put|apt-get|systemctl") == []
+    assert machine.ran("put|packages install|systemctl") == []
     assert "hers" in (machine.folder / "lock.json").read_text()
 
 
@@ -262,7 +264,7 @@ def test_dry_run_prints_the_plan_with_its_reboot_and_changes_nothing(tmp_path: P
         machine = fleet.machine(name)
         assert machine.files == machine.packages == machine.units == {}
         assert machine.boots == 1
-        assert not machine.ran("put|apt-get|systemctl")
+        assert not machine.ran("put|packages install|systemctl")
         assert not (machine.folder / "lock.json").exists()
     for name in ("n01", "n02"):
         assert_message(*planned(run, name, "driver"), *planned(run, name, "reboot"))

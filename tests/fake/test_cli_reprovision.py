@@ -31,7 +31,7 @@ from tests.messages import TIME, assert_message
 from tests.unit import corpus, states
 
 NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
-TOUCHES = "put|apt-get|systemctl|quarantine|drain|gpu-daemons|reboot"
+TOUCHES = "put|packages install|systemctl|quarantine|drain|gpu-daemons|reboot"
 
 
 @pytest.fixture

@@ -74,7 +74,9 @@ def begun(fleet: Fleet) -> Fleet:
 
 def changed(fleet: Fleet) -> list[str]:
     """Nodes that a command of this run changed."""
-    return [n for n in fleet.names if fleet.machine(n).ran("put|apt-get|systemctl|quarantine")]
+    return [
+        n for n in fleet.names if fleet.machine(n).ran("put|packages install|systemctl|quarantine")
+    ]
 
 
 def order(run: Outcome) -> list[str]:

@@ -1,31 +1,29 @@
-"""One apt transaction on the node: what is asked for, what apt has of it, installed and held."""
+"""apt and dpkg on a node: what is installed, and what an earlier run left unfinished.
+
+Each is one command of the node program (b200kit/node/packages/transaction.py). An interrupted dpkg
+is finished by the host stage, so that all later stages see what is truly there. A package of ours
+that is half-configured (a module that did not build) is configured by the driver stage, unless that
+stage installs something: apt then does it.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from b200kit.converge import dpkg_recovery
+from b200kit.converge import disk_space
 from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.source import MIRROR
+from b200kit.node.facts.dpkg_state import VENDOR, unfinished
 from b200kit.node.lib import documents
-from b200kit.node.packages import candidates
-from b200kit.node.state.drift import File, Package
-from b200kit.run.node import Node
+from b200kit.node.packages.transaction import LOG, Transaction
+from b200kit.node.state.drift import Package
+from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import program_step
 
-# What was requested of apt and it does not have; b200kit/node/packages/resolve.py writes it.
-PACKAGES = "/var/lib/b200kit/packages.json"
-# Errors of any index fail the update: a stale list would quietly install what it still knows.
-# needrestart must not restart a fabric manager, or what serves, as a side effect of ours.
-_APT = (
-    "DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 "
-    "-o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o Dpkg::Options::=--force-confold"
-)
-
-
-# Read by apt before its own configuration. Lists of the node's own sources stay where they are.
-_MIRROR_CONF = "/etc/b200kit/apt-mirror.conf"
+_LOCK_WAIT_S = 300
 _SOURCES = "/etc/apt/sources.list.d"
 
 
@@ -42,54 +40,62 @@ def only_source(node: Node) -> str | None:
     return source_file(MIRROR) if isinstance(node.spec.source, Mirror) else None
 
 
-def files(node: Node) -> list[File]:
-    """apt's configuration for what we run; nothing else on the node reads it."""
-    only = only_source(node)
-    content = f'Dir::Etc::sourcelist "{only}";\nDir::Etc::sourceparts "/dev/null";\n'
-    content += 'APT::Get::List-Cleanup "false";\n'
-    return [File(_MIRROR_CONF, content.encode())] if only else []
-
-
-def environment(node: Node) -> str:
-    """The first step of every script that runs apt."""
-    return f"export APT_CONFIG={_MIRROR_CONF}" if only_source(node) else "true"
-
-
 def install(
     node: Node, packages: Sequence[Package], absent: Sequence[str] = (), fetch_only: bool = False
 ) -> list[str]:
-    """Finish what an interrupted dpkg left, apt update, install the exact versions, hold.
+    """Install the exact versions as one transaction, with what is *absent* removed, and hold.
 
     Returns the keys of the optional packages that apt has none of; they are left out. With
     *fetch_only* everything but the installation itself is done.
     """
-    dpkg_recovery.require_disk_space(node, [package.name for package in packages])
-    requested = " ".join(shlex.quote(candidates.token(package)) for package in packages)
-    leaving = " ".join(shlex.quote(f"{name}-") for name in absent)
-    held = " ".join(shlex.quote(package.name) for package in packages if package.hold)
-    steps = [
-        environment(node),
-        dpkg_recovery.before_update(node),
-        f"{_APT} update --error-on=any",
-        # With spaces: $(( would be arithmetic.
-        f"words=$( {program_step(f'resolve {requested}')} )",
-        dpkg_recovery.before_install(node, "$words"),
-        f"{_APT} install -y --no-install-recommends --allow-downgrades "
-        f"--allow-change-held-packages {'--download-only ' if fetch_only else ''}$words {leaving}",
-    ]
-    if held and not fetch_only:
-        # What was left out cannot be held.
-        there = f"dpkg-query -W -f '${{Package}}\\n' {held} 2>/dev/null"
-        steps.append(f"{there} | xargs -r apt-mark hold")
-    steps.append(f"cat {PACKAGES}")
-    output = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.why())
-    return _unavailable(output, packages)
+    short = disk_space.shortage([package.name for package in packages], node.state or {})
+    if short:
+        raise StageFailed(f"{short}. Nothing was installed")
+    answer = _run(node, "install", packages, absent, fetch_only)
+    return documents.structure(list[str], answer["missing"])
 
 
-def _unavailable(record: str, packages: Sequence[Package]) -> list[str]:
-    """Keys of those optional packages that apt on the node does not have, by its record."""
-    try:
-        entries = documents.parse(record).get("missing", {})
-    except (ValueError, AttributeError):
-        return []
-    return [package.key for package in packages if package.optional and package.key in entries]
+def offered(node: Node, *names: str) -> tuple[dict[str, list[str]], list[str]]:
+    """What apt has of packages after an update, newest first, and which are on the node."""
+    answer = _run(node, "offer", [Package(name) for name in names])
+    versions = documents.structure(dict[str, list[str]], answer["versions"])
+    return versions, documents.structure(list[str], answer["installed"])
+
+
+def left(node: Node) -> list[str]:
+    """Packages of ours that are not fully installed."""
+    broken = unfinished(node.state or {}).broken
+    return [name for name in broken if name in _requested(node) or VENDOR.search(name)]
+
+
+def finish(node: Node) -> str:
+    """Finish an interrupted dpkg. What is ours and still fails is left to the driver stage."""
+    _run(node, "finish")
+    return "finished what an interrupted dpkg had left"
+
+
+def configure(node: Node) -> str:
+    """Configure what is left; raises with the cause, such as a module that does not build."""
+    _run(node, "configure")
+    return "configured what was left"
+
+
+def _run(
+    node: Node,
+    act: str,
+    packages: Sequence[Package] = (),
+    absent: Sequence[str] = (),
+    fetch_only: bool = False,
+) -> dict[str, Any]:
+    # Half of what one command may take at most: the other half is for the work itself.
+    wait = min(_LOCK_WAIT_S, node.spec.stage_timeout_s // 2)
+    ours = tuple(_requested(node))
+    asked = Transaction(tuple(packages), tuple(absent), ours, only_source(node), wait, fetch_only)
+    request = shlex.quote(json.dumps(documents.unstructure(asked)))
+    said = node.connected().run_logged(program_step(f"packages {act} {request}"), str(LOG))
+    return documents.decode(documents.Object, said, documents.LARGE, "packages")
+
+
+def _requested(node: Node) -> list[str]:
+    packages = (node.state or {}).get("packages")
+    return sorted(packages) if isinstance(packages, Mapping) else []

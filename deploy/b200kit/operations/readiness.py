@@ -17,7 +17,8 @@ from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.packages import candidates
+from b200kit.node.packages.apt_trial import Trial
+from b200kit.node.packages.transaction import Transaction
 from b200kit.node.state import drift
 from b200kit.node.state.advice import of as advice
 from b200kit.node.state.drift import File, Package
@@ -121,18 +122,18 @@ def _tried(node: Node) -> dict[str, Any]:
     wrong = drift.wrong_packages(every, state, frozenset())
     headers = [Package(f"linux-headers-{kernel}", optional=True) for kernel in _headers(state)]
     limit = min(_MOST_S, node.spec.stage_timeout_s)
-    request = {
-        "files": {f.path: base64.b64encode(f.content).decode() for f in _files(node)},
-        "packages": list(dict.fromkeys(map(candidates.token, [*wrong, *headers]))),
-        "absent": lockstep.foreign(there),
+    packages = tuple(dict.fromkeys([*wrong, *headers]))
+    absent = tuple(lockstep.foreign(there))
+    asked = Trial(
+        Transaction(packages, absent, only=apt.only_source(node)),
+        {f.path: base64.b64encode(f.content).decode() for f in _files(node)},
         # What an interrupted dpkg left is finished by the host stage, before anything else; an
         # exchange of the driver is several transactions, and the driver stage fetches it first.
-        "simulate": not (left.interrupted or left.broken or any(p.name in there for p in wrong)),
-        "only": apt.only_source(node),
-        "limit_s": limit - 10,
-    }
+        not (left.interrupted or left.broken or any(p.name in there for p in wrong)),
+        limit - 10,
+    )
     try:
-        said = node.connected().program("apt-trial", json.dumps(request), limit)
+        said = node.connected().program("apt-trial", json.dumps(unstructure(asked)), limit)
         return documents.decode(documents.Object, said, documents.LARGE, "apt-trial")
     except (RemoteError, ValueError) as error:
         return {"unmeasured": f"apt could not be asked: {error}"}

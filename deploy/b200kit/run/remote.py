@@ -131,20 +131,18 @@ class Remote:
             raise RemoteError(cause(result.lines))
         return result.stdout
 
-    def run_logged(
-        self, script: str, log: str, why: str = "true", limit_s: int | None = None
-    ) -> str:
+    def run_logged(self, script: str, log: str, limit_s: int | None = None) -> str:
         """Run a long *script*, its output in *log* on the node; returns its last line.
 
-        Raises with its cause of failure; *why* is a command that may print it then.
-
-        It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
-        work is waited for: two of them never work on a node at a time.
+        Raises with its cause of failure. It outlives a lost connection instead of dying of SIGPIPE,
+        so one that a killed run left at work is waited for: two of them never work on a node at a
+        time.
         """
         guard = f"{MAKE_ACTING} && flock --close --timeout {limit_s or self.timeout} {ACTING}"
-        on_failure = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
-        return self.run(f"{logged} && tail -n 1 {log} || {on_failure}", timeout=limit_s)
+        return self.run(
+            f"{logged} && tail -n 1 {log} || {{ tail -n 40 {log}; exit 1; }}", timeout=limit_s
+        )
 
     def program(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from b200kit.converge import unfinished_install
+from b200kit.converge import apt
 from b200kit.converge.stage import (
     Change,
     DesiredState,
@@ -84,7 +84,10 @@ def plan(node: Node) -> list[Change]:
     elsewhere = [each for each in _from_elsewhere(node, lockstep) if each not in wrong]
     wrong = [*wrong, *elsewhere]
     gone = lockstep.foreign(drift.versions(state))
-    changes = unfinished_install.half_configured(node, [*pin, *wrong, *gone])
+    half = apt.left(node)
+    changes = []
+    if half and not (pin or wrong or gone):
+        changes.append(Change(f"configure {', '.join(half)}", apt.configure))
     changes += converge(node, DesiredState(files=target.files))
     if pin:
         changes.append(_pinning(lockstep.pinning, gone))

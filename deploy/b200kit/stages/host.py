@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.catalog import hardware
-from b200kit.converge import apt, unfinished_install
+from b200kit.converge import apt
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import openpgp
 from b200kit.inventory.keys.parts import Repository
+from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package
 from b200kit.node.state.view import StateView
@@ -32,7 +33,6 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     del layout
     files = [_source(repository) for repository in node.spec.repositories]
     files += [
-        *apt.files(node),
         File(INSTALLED, zipapp.build()[0], 0o755),
         # The modules are loaded at boot, before the fabric manager looks for them.
         File(
@@ -70,7 +70,10 @@ def plan(node: Node) -> list[Change]:
     """Files first, then the packages they make installable."""
     begun = StateView(node.state or {}).known(bool, "readiness", "first_boot_done") is False
     first = [Change("wait until cloud-init has finished this boot", _await_cloud_init)] * begun
-    return first + unfinished_install.interrupted(node) + converge(node, desired(node, ()))
+    left = unfinished(node.state or {})
+    if left.interrupted:
+        first.append(Change(f"finish what dpkg left: {left.text()}", apt.finish))
+    return first + converge(node, desired(node, ()))
 
 
 def _await_cloud_init(node: Node) -> str:

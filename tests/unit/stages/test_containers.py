@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ from tests.unit.nodes import bare, look, make, planned, provide
 
 SPEC = "/var/run/cdi/nvidia.yaml"
 DOCKER_PENDING = drift.pending_marker("restart:docker.service")
-POLICY = "docker.io:\n  Installed: (none)\n  Candidate: {0}\n  Version table:\n     {0} 500\n"
+
+
+def offered(name: str, *versions: str, there: tuple[str, ...] = ()) -> tuple[bool, str]:
+    """What the node's apt has of a package, and which packages are on the node."""
+    return True, json.dumps({"versions": {name: versions}, "installed": there})
 
 
 def reading() -> dict[str, Any]:
@@ -173,9 +178,7 @@ def test_what_a_run_must_not_touch_is_refused_before_anything_is_changed(
 
 def test_a_runtime_that_is_missing_is_installed_first(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
-    machine.answers["dpkg-query -W .* containerd.io"] = (False, "")
-    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
-    machine.answers["apt-cache policy docker.io"] = (True, POLICY.format("26.1.5+dfsg1-9"))
+    machine.answers["packages offer .*docker.io"] = offered("docker.io", "26.1.5+dfsg1-9")
     machine.answers["docker-cdi"] = (True, '{"changed": ["features.cdi"]}')
     install, switch, generate = planned(node, "containers")
     assert_message(install)
@@ -186,29 +189,25 @@ def test_a_runtime_that_is_missing_is_installed_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "says"),
+    ("versions", "says"),
     [
-        (POLICY.format("20.10.24+dfsg1-1+deb12u1"), "docker 20.10.24.* knows no CDI"),
-        ("", "apt has no docker.io"),
+        (["20.10.24+dfsg1-1+deb12u1"], "docker 20.10.24.* knows no CDI"),
+        ([], "apt has no docker.io"),
     ],
 )
 def test_a_runtime_too_old_or_not_on_offer_is_not_installed(
-    tmp_path: Path, policy: str, says: str
+    tmp_path: Path, versions: list[str], says: str
 ) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
-    machine.answers["dpkg-query -W .* containerd.io"] = (False, "")
-    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
-    machine.answers["apt-cache policy docker.io"] = (True, policy)
+    machine.answers["packages offer"] = offered("docker.io", *versions)
     with pytest.raises(RemoteError, match=says):
         make(node, "containers")
-    assert machine.ran("install .*docker.io") == []
+    assert machine.ran("packages install .*docker.io") == []
 
 
 def test_docker_ce_goes_with_a_containerd_that_is_dockers_own(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker=None)
-    machine.answers["dpkg-query -W .* containerd.io"] = (True, "")
-    machine.answers["apt-ready .* apt-get update --error-on=any >/dev/null$"] = (True, "")
-    machine.answers["apt-cache policy docker-ce"] = (True, "")
+    machine.answers["packages offer"] = offered("docker.io", "26.1.5", there=("containerd.io",))
     with raises_message(RemoteError):
         make(node, "containers")
 

@@ -187,7 +187,7 @@ def test_units_that_were_not_read_are_taken_to_serve(tmp_path: Path) -> None:
 def test_nothing_is_stopped_when_the_packages_cannot_be_had(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
     node = upgrade(machine)
-    machine.answers = {"--download-only": (False, "E: Failed to fetch")}
+    machine.answers = {'"fetch_only": true': (False, "E: Failed to fetch")}
     with pytest.raises(RemoteError, match="Failed to fetch"):
         make(node, "driver")
     assert machine.ran("systemctl stop") == []

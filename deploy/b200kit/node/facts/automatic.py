@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.dpkg_state import VENDOR
-from b200kit.node.lib.apt_output import offers
-from b200kit.node.lib.readings import attempt, command, is_unmeasured
+from b200kit.node.lib.apt import Apt
+from b200kit.node.lib.readings import COMMAND_TIMEOUT_S, attempt, command, is_unmeasured
 
 ROOT = Path("/")
-# In memory: a look writes nothing, and apt would renew caches that are older than its lists.
-_POLICY = ("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "policy")
+_APT = Apt(limit_s=COMMAND_TIMEOUT_S)
 _UPGRADES = "APT::Periodic::Unattended-Upgrade"
 # needrestart 3.6 evaluates its file, which evaluates those of conf.d, and leaves alone a unit that
 # an expression maps to 0. "l": it lists what it would restart.
@@ -46,7 +45,7 @@ def upgrades() -> str | None:
     """How often unattended upgrades run, as apt's settings say; null where nothing does them."""
     if not (ROOT / "usr/bin/unattended-upgrade").exists():
         return None
-    said = command(["apt-config", "dump", "--format", "%v%n", _UPGRADES]).split()
+    said = _APT.said("apt-config", "dump", "--format", "%v%n", _UPGRADES)
     return said[-1] if said else "0"
 
 
@@ -65,10 +64,9 @@ def origins(packages: Iterable[str], listing: str) -> dict[str, list[str]]:
     """
     known = [name for name, *_ in map(str.split, listing.splitlines()) if VENDOR.search(name)]
     names = sorted({*packages, *known})
-    policy = command([*_POLICY, *names]) if names else ""
     return {
         name: list(offer.sources)
-        for name, versions in offers(policy).items()
+        for name, versions in (_APT.offers(names) if names else {}).items()
         for offer in versions
         if offer.installed
     }

@@ -39,6 +39,9 @@ _UNTRUSTED = re.compile(
     r"(?:Sub-process \S+ returned an error code.*?error message is: )?(.+)"
 )
 _UNSIGNED = re.compile(r"E: The repository '(\S+) .*' is (?:not|no longer) signed")
+_TELLING = re.compile(r"^E: |^ .*\b(Depends|Conflicts|Breaks|Recommends): ")
+# What follows from another line.
+_GENERAL = re.compile(r"Some index files failed|list of sources could not be read")
 # One that is there has its version in brackets first.
 _NEW = re.compile(r"Inst ([^ :]+)\S* \(")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -148,6 +151,14 @@ def with_reasons(lines: Sequence[str]) -> list[str]:
         else line
         for line in lines
     ]
+
+
+def errors_of(lines: Sequence[str]) -> list[str]:
+    """The lines that say why, without apt's mark, each once."""
+    telling = [line for line in with_reasons(lines) if _TELLING.search(line)]
+    said = [re.sub(r"^E: |\s+", " ", line).strip() for line in telling]
+    exact = [line for line in dict.fromkeys(said) if not _GENERAL.search(line)]
+    return exact or said or ["apt failed and gave no reason"]
 
 
 def _short_reason(text: str) -> str:

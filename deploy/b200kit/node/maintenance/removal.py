@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from b200kit.node.facts import system
 from b200kit.node.lib import apt_output, documents, installed
-from b200kit.node.packages import apt_ready
+from b200kit.node.lib.apt import Apt
 
 FOLDERS = (
     "/etc/b200kit", "/etc/vllm", "/opt/vllm", "/opt/vllm-router", "/usr/local/lib/b200kit",
@@ -35,6 +36,7 @@ _COMMANDS = {
     "update-initramfs": "! command -v update-initramfs >/dev/null || update-initramfs -u",
 }
 _LIMIT_S = 1800
+_APT, _PURGE = Apt(limit_s=_LIMIT_S), ("--allow-change-held-packages", "purge")
 
 
 class NotRemoved(Exception):
@@ -111,8 +113,8 @@ def _instances(template: str) -> list[str]:
 
 def _packages(known: installed.Installed, kept: Kept) -> tuple[list[str], list[str]]:
     """What apt brought for us and is there, unless it came with what is kept or others need it."""
-    there = set(_said("dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}\n").splitlines())
-    is_there = {line.split("|")[1] for line in there if line[1:2] not in ("n", " ", "")}
+    rows = [line.split("\t") for line in system.listing().splitlines()]
+    is_there = {name for name, _, status in rows if status[1:2] not in ("n", " ", "")}
     changes = [one for one in known.packages if not _names(one.asked) & {*kept.packages}]
     mine = sorted({name for one in changes for name in one.new} & is_there)
     if not _taken_along(mine) - {*mine}:
@@ -130,8 +132,7 @@ def _names(words: Iterable[str]) -> set[str]:
 def _taken_along(names: Sequence[str]) -> set[str]:
     if not names:
         return set()
-    done = apt_ready.call(["apt-get", "-s", "--allow-change-held-packages", "purge", *names])
-    found = apt_output.steps(done.stdout.splitlines())
+    found = apt_output.steps(_APT.attempt("apt-get", "--simulate", *_PURGE, *names)[1])
     return {*found["Remv"], *found["Purg"]}
 
 
@@ -201,10 +202,10 @@ def packages(kept: Kept) -> None:
     """Release the holds, and purge what apt brought for us."""
     known, going = installed.read(), plan(kept)
     asked = {name for one in known.packages for name in (*_names(one.asked), *one.new)}
-    if held := sorted(asked & {*_said("apt-mark", "showhold").split()}):
-        _do("apt-mark", "unhold", *held)
+    if held := sorted(asked & {*_APT.said("apt-mark", "showhold")}):
+        _APT.said("apt-mark", "unhold", *held)
     if going.packages:
-        _do("apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", "purge", *going.packages)
+        _APT.said("apt-get", "-y", *_PURGE, *going.packages)
 
 
 def folders(kept: Kept) -> None:
@@ -231,7 +232,7 @@ def _do(*words: str) -> None:
     """Run a tool; raises NotRemoved with its last line."""
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-        env={**os.environ, **apt_ready.ENVIRONMENT}, timeout=_LIMIT_S, check=False,
+        timeout=_LIMIT_S, check=False,
     )  # fmt: skip
     if done.returncode:
         last = [*done.stdout.splitlines(), *done.stderr.splitlines(), "no reason given"]

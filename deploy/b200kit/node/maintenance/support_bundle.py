@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node import gate
-from b200kit.node.facts import observe, xid
+from b200kit.node.facts import observe, system, xid
 from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.readings import attempt, is_unmeasured, text
@@ -79,7 +79,7 @@ def parts(reporter: str | None = None) -> dict[str, Read]:
         "failed-units.txt": lambda: output(["systemctl", "--failed", "--no-pager", "--plain"]),
         "journal.log": lambda: output(_journal(0)),
         "journal-before-reboot.log": lambda: output(_journal(-1)),
-        "packages.txt": lambda: output(["dpkg-query", "-W"]),
+        "packages.txt": system.listing,
         "apt-history.log": lambda: text("/var/log/apt/history.log"),
         "fabricmanager.log": lambda: text("/var/log/fabricmanager.log"),
         "nvidia-smi.txt": lambda: output(["nvidia-smi", "-q"]),

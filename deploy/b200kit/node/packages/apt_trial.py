@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import re
-import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import documents
-from b200kit.node.lib.apt_output import offers, with_reasons
-from b200kit.node.packages import candidates
-from b200kit.node.packages.resolve import own_sources
+from b200kit.node.lib.apt import UPDATE, Apt
+from b200kit.node.lib.apt_output import errors_of
+from b200kit.node.packages.transaction import Transaction, choose, simulated
 
 APT = Path("/etc/apt")
 PARENT = Path("/run")
-# What follows from another line.
-_GENERAL = re.compile(r"Some index files failed|list of sources could not be read")
-_TELLING = re.compile(r"^E: |^ .*\b(Depends|Conflicts|Breaks|Recommends): ")
 # A node's hooks act on the real system: an update of ours must run none.
 _CONF = """\
 {sources}
@@ -41,103 +36,77 @@ Dir::State::lists "{root}/lists";
 Dir::Cache "{root}/cache";
 Acquire::GzipIndexes "true";
 Acquire::Languages "none";
-Acquire::Retries "1";
-Acquire::http::Timeout "15";
-Acquire::https::Timeout "15";
 """
 
 
+@dataclass(frozen=True)
 class Trial:
-    """apt as configured on the node, with the run's *files*; of lists *only* one, if it says."""
+    """What a run would do: its *files* below /etc/apt in base64, and its packages as one
+    transaction, which is simulated where that says something. *limit_s* is for each program.
+    """
 
-    def __init__(
-        self, root: Path, files: Mapping[str, bytes], limit_s: float, only: str | None
-    ) -> None:
-        # apt's downloads are another user's, who must come through.
-        root.chmod(0o755)
-        self.root, self.limit_s, self.lists = root, limit_s, root / "sources.list.d"
-        for name in ("sources.list.d", "preferences.d"):
-            (root / name).mkdir()
-            for own in (APT / name).glob("*"):
-                (root / name / own.name).symlink_to(own)
-        for folder in ("lists/partial", "cache/archives/partial"):
-            (root / folder).mkdir(parents=True)
-        for path, content in files.items():
-            target = root / Path(path).relative_to("/etc/apt")
-            if target.parent.is_dir():  # no other kind of file says what there is to install
-                target.unlink(missing_ok=True)
-                target.write_bytes(content)
-        listed = self.lists / Path(only).name if only else APT / "sources.list"
-        parts = "/dev/null" if only else self.lists
-        sources = f'Dir::Etc::sourcelist "{listed}";\nDir::Etc::sourceparts "{parts}";'
-        (root / "apt.conf").write_text(_CONF.format(sources=sources, root=root))
-
-    def run(self, *argv: str) -> tuple[bool, list[str]]:
-        """Whether one of apt's programs exits 0, and what it says."""
-        # The file of -c is read after the node's own configuration.
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-        program, *rest = argv
-        try:
-            done = subprocess.run(
-                [program, "-c", str(self.root / "apt.conf"), *rest], capture_output=True, text=True,
-                errors="replace", timeout=self.limit_s, env=environment,
-                stdin=subprocess.DEVNULL, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return False, [f"E: {program} took more than {self.limit_s:g} s"]
-        text = (done.stdout + done.stderr).replace(str(self.root), "/etc/apt")
-        return done.returncode == 0, text.splitlines()
+    transaction: Transaction
+    files: dict[str, str]
+    simulate: bool
+    limit_s: float
 
 
-def trial(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What apt says of {"files", "packages" as tokens, "absent", "simulate", "only", "limit_s"}."""
+def configured(root: Path, files: Mapping[str, str], only: str | None) -> Apt:
+    """apt as configured on the node, with *files* of a run; of lists *only* one, if it says."""
+    # apt's downloads are another user's, who must come through.
+    root.chmod(0o755)
+    for name in ("sources.list.d", "preferences.d"):
+        (root / name).mkdir()
+        for own in (APT / name).glob("*"):
+            (root / name / own.name).symlink_to(own)
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (root / folder).mkdir(parents=True)
+    for path, content in files.items():
+        target = root / Path(path).relative_to("/etc/apt")
+        if target.parent.is_dir():  # no other kind of file says what there is to install
+            target.unlink(missing_ok=True)
+            target.write_bytes(base64.b64decode(content))
+    lists = root / "sources.list.d"
+    listed = lists / Path(only).name if only else APT / "sources.list"
+    sources = f'Dir::Etc::sourcelist "{listed}";\n'
+    sources += f'Dir::Etc::sourceparts "{"/dev/null" if only else lists}";'
+    (root / "apt.conf").write_text(_CONF.format(sources=sources, root=root))
+    # The file of -c is read after the node's own configuration.
+    return Apt(("-c", str(root / "apt.conf")))
+
+
+def tried(asked: Trial) -> dict[str, Any]:
+    """What apt says: of the sources, of the packages, and why it would not install them.
+
+    The last is empty where it would, and null where it was not asked. Of packages nothing is said
+    where a source is not as it should be.
+    """
     PARENT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="b200kit-apt-trial-", dir=PARENT) as root:
-        files = {path: base64.b64decode(text) for path, text in request["files"].items()}
-        return _tried(Trial(Path(root), files, request["limit_s"], request.get("only")), request)
+    with tempfile.TemporaryDirectory(prefix="b200kit-apt-trial-", dir=PARENT) as folder:
+        root, transaction = Path(folder), asked.transaction
+        apt = configured(root, asked.files, transaction.only)
+        apt = replace(apt, limit_s=asked.limit_s)
+        updated, lines = apt.attempt("apt-get", *UPDATE)
+        if not updated:
+            said: dict[str, Any] = {"problems": [], "missing": [], "install": None}
+            return {"update": _errors(lines, folder), **said}
+        choice, _ = choose(apt, transaction.packages, root / "sources.list.d")
+        words = (*choice.words, *(f"{name}-" for name in transaction.absent))
+        possible, lines = simulated(apt, *words) if asked.simulate else (True, [])
+        return {
+            "update": [],
+            "problems": list(choice.problems),
+            "missing": sorted(each.key for each in choice.missing),
+            "install": ([] if possible else _errors(lines, folder)) if asked.simulate else None,
+        }
 
 
-def _tried(apt: Trial, request: Mapping[str, Any]) -> dict[str, Any]:
-    updated, lines = apt.run("apt-get", "update", "--error-on=any")
-    errors = [] if updated else errors_of(lines)
-    desired = [candidates.package(token) for token in request["packages"]]
-    _, asked = apt.run("apt-get", "indextargets", "--format", "$(REPO_URI)")
-    _, policy = apt.run("apt-cache", "policy", *(each.name for each in desired))
-    choice = candidates.choose(
-        desired,
-        offers("\n".join(policy)),
-        sorted({url for url in asked if url}),
-        own_sources(apt.lists),
-    )
-    return {
-        "update": errors,
-        "problems": [] if errors else list(choice.problems),
-        "missing": sorted(each.key for each in choice.missing),
-        "install": _simulated(apt, choice.words, request) if not errors else None,
-    }
-
-
-def _simulated(apt: Trial, words: Iterable[str], request: Mapping[str, Any]) -> list[str] | None:
-    """Why apt would not install; empty when it would, null when it was not asked."""
-    if not request["simulate"]:
-        return None
-    done, lines = apt.run(
-        "apt-get", "install", "--simulate", "--no-install-recommends", "--allow-downgrades",
-        "--allow-change-held-packages", *words, *(f"{name}-" for name in request["absent"]),
-    )  # fmt: skip
-    return [] if done else errors_of(lines)
-
-
-def errors_of(lines: Iterable[str]) -> list[str]:
-    """The lines that say why, without apt's mark, each once."""
-    telling = [line for line in with_reasons(list(lines)) if _TELLING.search(line)]
-    said = [re.sub(r"^E: |\s+", " ", line).strip() for line in telling]
-    exact = [line for line in dict.fromkeys(said) if not _GENERAL.search(line)]
-    return exact or said or ["apt failed and gave no reason"]
+def _errors(lines: list[str], folder: str) -> list[str]:
+    return [line.replace(folder, str(APT)) for line in errors_of(lines)]
 
 
 def main(args: list[str]) -> int:
     """Print what apt says as JSON; 0 whatever it is, 2 for a request that is none."""
     del args
-    print(json.dumps(trial(documents.request())))
+    print(json.dumps(tried(documents.structure(Trial, documents.request()))))
     return 0

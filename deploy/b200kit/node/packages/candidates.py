@@ -27,17 +27,6 @@ class Choice:
     problems: tuple[str, ...]
 
 
-def token(package: Package) -> str:
-    """One package as an argument: NAME, NAME=VERSION, with "?" when it is optional."""
-    return package.key + ("?" if package.optional else "")
-
-
-def package(token: str) -> Package:
-    """The package of a token."""
-    name, _, version = token.rstrip("?").partition("=")
-    return Package(name, version or None, optional=token.endswith("?"))
-
-
 def choose(
     desired: Iterable[Package],
     offered: Table,

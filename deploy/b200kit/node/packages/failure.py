@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from b200kit.node.facts import dpkg
+from b200kit.node.facts import dpkg, system
 from b200kit.node.lib import apt_output
-from b200kit.node.packages.apt_ready import megabytes, nearest, room, unfinished
 
 _MOUNTS = ("/", "/usr", "/var", "/boot")
 _FULL_BYTES = 1 << 20
@@ -16,8 +15,6 @@ _NAMED = 3
 
 def why(lines: list[str]) -> str:
     """The cause of a failed installation in one line; empty when apt's own line says it best."""
-    if any(line.startswith(apt_output.PREFIX) for line in lines):
-        return ""
     full = apt_output.no_room(lines)
     if full:
         return no_space(*full)
@@ -68,7 +65,7 @@ def mount_point(path: str) -> str:
     return path
 
 
-def read_lines(path: str | None) -> list[str]:
+def read_lines(path: str | Path | None) -> list[str]:
     """Lines of a text file; [] when there is none."""
     try:
         return Path(path or "/nonexistent").read_text("utf-8", "replace").splitlines()
@@ -76,9 +73,24 @@ def read_lines(path: str | None) -> list[str]:
         return []
 
 
-def main(args: list[str]) -> int:
-    """Command apt-why: print the cause of a failed installation from its log, if it is clear."""
-    line = why(read_lines(args[0] if args else None))
-    if line:
-        print(f"{apt_output.PREFIX}{line}")
-    return 0
+def unfinished() -> dict[str, str]:
+    """Packages that are not fully installed now."""
+    return dpkg.broken(system.listing())
+
+
+def nearest(path: str) -> str:
+    """The path, or its nearest parent that exists."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def room(path: str) -> tuple[int, int]:
+    """Bytes in all and free of a path's file system, for root."""
+    observed = os.statvfs(nearest(path))
+    return observed.f_blocks * observed.f_frsize, observed.f_bfree * observed.f_frsize
+
+
+def megabytes(size: int) -> str:
+    """A size as a person reads it."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

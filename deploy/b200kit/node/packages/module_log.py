@@ -1,11 +1,18 @@
-"""Why the kernel did not take a driver module, from a boot's log. Pure."""
+"""Why the kernel did not take a driver module, from a boot's log.
+
+The kernel's own lines, and those of modprobe and systemd, who get the error number.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 
-_MAX = 200
+from b200kit.node.facts import xid
+from b200kit.node.lib.readings import command
+
+_MAX, _MOST = 200, 40
 
 SECURE_BOOT = (
     "Secure Boot refuses it: enroll the key that DKMS signs with (mokutil --import), "
@@ -56,3 +63,24 @@ def refusal(lines: Sequence[str]) -> str:
                 output = f'the kernel log says "{line.strip()[:_MAX]}"'
                 return f"{output}; {meaning}" if meaning else output
     return ""
+
+
+def lines() -> list[str]:
+    """The relevant lines of the journal; of the kernel's buffer where there is no journal."""
+    try:
+        output = command(["journalctl", "-b", "-o", "cat", "--no-pager"]).splitlines()
+    except OSError:
+        output = [str(entry) for entry in xid.kernel_log()]
+    return relevant(output)[-_MOST:]
+
+
+def main(args: list[str]) -> int:
+    """Print the lines; 0 also when there is none, 1 when no log can be read."""
+    del args
+    try:
+        for line in lines():
+            print(line)
+    except OSError as error:
+        print(f"b200kit: the log cannot be read: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -11,17 +11,15 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 
-from b200kit.converge import apt, dpkg_recovery
+from b200kit.converge import apt
 from b200kit.converge.stage import Change, install, why
 from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, numbers, runtime_fault, too_old
-from b200kit.node.lib.apt_output import offers
 from b200kit.node.state import drift
 from b200kit.node.state.drift import Package
 from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
 
-_DOCKERS_OWN = "dpkg-query -W -f '${db:Status-Abbrev}' containerd.io 2>/dev/null | grep -q ^.i"
 # Quadlets came with podman 4.4, the keys ours have with 4.7 (Ulimit, PidsLimit, ShmSize).
 _QUADLETS = (4, 7)
 _CONFIG, _DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
@@ -84,8 +82,7 @@ def install_change(name: str) -> Change:
     """Bring a runtime that is not there, unless what apt offers is too old for CDI."""
 
     def act(node: Node) -> str:
-        package = _package(node, name)
-        _require_new_enough(node, name, package)
+        package = _new_enough(node, name)
         extra = [Package("docker-cli", optional=True)] if package == "docker.io" else []
         install(node, [Package(package), *extra])
         return f"{package} installed"
@@ -93,25 +90,19 @@ def install_change(name: str) -> Change:
     return Change(f"install {name}: there is none", act)
 
 
-def _package(node: Node, name: str) -> str:
-    """docker.io would remove a containerd.io that is there; docker-ce goes with it."""
-    there = name == "docker" and node.connected().attempt(_DOCKERS_OWN).ok
-    return "docker-ce" if there else RUNTIMES[name].package
-
-
-def _require_new_enough(node: Node, name: str, package: str) -> None:
-    """Before anything is installed: Debian 12's docker.io is 20.10, Ubuntu 22.04's podman 3.4."""
-    remote = node.connected()
-    first = apt.environment(node)
-    # apt itself waits for dpkg's lock alone, not for that of its lists.
-    ready = f"{first} && {dpkg_recovery.before_update(node)}"
-    remote.run(f"{ready} && apt-get update --error-on=any >/dev/null")
-    policy = remote.run(f"{first} && LC_ALL=C.UTF-8 apt-cache policy {shlex.quote(package)}")
-    offered = [offer.version for offer in offers(policy).get(package, ())]
-    if not offered:
+def _new_enough(node: Node, name: str) -> str:
+    """The package to install, before anything is: Debian 12's docker.io is 20.10, Ubuntu 22.04's
+    podman 3.4. docker.io would remove a containerd.io that is there; docker-ce goes with it.
+    """
+    package = RUNTIMES[name].package
+    also = ("docker-ce", "containerd.io") if name == "docker" else ()
+    offered, there = apt.offered(node, package, *also)
+    package = "docker-ce" if "containerd.io" in there else package
+    if not offered.get(package):
         raise RemoteError(f"apt has no {package}; install {name} yourself, or add a repository")
-    if unable := unfit(node, name, offered[0]):
+    if unable := unfit(node, name, offered[package][0]):
         raise RemoteError(f"apt offers {package}, and {unable}; add a repository that has it")
+    return package
 
 
 def changes(node: Node, state: StateView) -> list[Change]:

@@ -7,14 +7,13 @@ archives is this machine's own setting (its Acquire options).
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import subprocess
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from b200kit.inventory import openpgp
+from b200kit.node.lib.apt import UPDATE, Apt, AptFailed
 from b200kit.node.lib.apt_output import offers
 from b200kit.node.packages import candidates
 from b200kit.node.weights.manifest import ManifestFile
@@ -26,12 +25,10 @@ _UPDATE_S, _FETCH_S = 900, 7200
 _APT = Path("/etc/apt")
 # 'http://.../numactl_2.0.16-1_amd64.deb' numactl_2.0.16-1_amd64.deb 39236 SHA256:9c...
 _ROW = re.compile(r"'(\S+)' (\S+) ([0-9]+) SHA256:([0-9a-f]{64})")
-_TELLING = re.compile(r"^(E: |W: GPG error)")
 _CONF = """\
 {acquire}
 Acquire::ForceHash "SHA256";
 Acquire::Languages "none";
-Acquire::Retries "3";
 APT::Architecture "amd64";
 APT::Architectures {{ "amd64"; }};
 APT::Install-Recommends "false";
@@ -54,7 +51,7 @@ class AptRefused(Exception):
     """What apt does not have or cannot reach, in one line."""
 
 
-class Apt:
+class Closure:
     """apt for one transaction; *pool* is where its packages come to lie."""
 
     def __init__(
@@ -69,6 +66,7 @@ class Apt:
         self._write_sources(distribution)
         conf = _CONF.format(root=work, acquire=_acquire())
         (work / "apt.conf").write_text(conf, encoding="utf-8")
+        self.apt = Apt(environment={"APT_CONFIG": str(work / "apt.conf")}, limit_s=_UPDATE_S)
 
     def _write_sources(self, distribution: Path | None) -> None:
         parts = self.root / "sources.list.d"
@@ -103,7 +101,7 @@ class Apt:
 
     def closure(self) -> dict[str, ManifestFile]:
         """Every package file that is needed, by the name that it gets, with where it is from."""
-        self._run("apt-get", "update", "--error-on=any", limit=_UPDATE_S)
+        self._run("apt-get", *UPDATE)
         names = [each.name for each in self.of.packages]
         offered = offers(self._run("apt-cache", "policy", *names))
         asked = [each.url for each in self.of.repositories]
@@ -126,35 +124,19 @@ class Apt:
         return self._run("apt-get", "install", "-y", *how, *self.words, limit=limit)
 
     def _run(self, *argv: str, limit: float = _UPDATE_S) -> str:
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "APT_CONFIG": str(self.root / "apt.conf")}
         try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", timeout=limit, check=False,
-                env=environment, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            return "\n".join(replace(self.apt, limit_s=limit).said(*argv))
         except FileNotFoundError:
             raise AptRefused(_MISSING) from None
-        except subprocess.TimeoutExpired:
-            raise AptRefused(f"{self.of.system}: apt took more than {limit:g} s") from None
-        if done.returncode:
-            raise AptRefused(f"{self.of.system}: {_reason(done.stderr + done.stdout)}")
-        return done.stdout
+        except AptFailed as error:
+            raise AptRefused(f"{self.of.system}: {error}") from None
 
 
 def _acquire() -> str:
     """How this machine reaches archives: proxies, certificates, limits."""
     try:
-        done = subprocess.run(
-            ["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=False
-        )
+        _, lines = Apt().attempt("apt-config", "dump", "Acquire")
     except FileNotFoundError:
         raise AptRefused(_MISSING) from None
     wanted = re.compile(r"Acquire::(https?|ftp|Proxy|ForceIPv[46])\b.*[^:] \".+\";")
-    return "\n".join(line for line in done.stdout.splitlines() if wanted.match(line))
-
-
-def _reason(said: str) -> str:
-    lines: Sequence[str] = [line.strip() for line in said.splitlines()]
-    depends = [line for line in lines if re.search(r"\b(Depends|Conflicts|Breaks): ", line)]
-    telling = [line.removeprefix("E: ") for line in lines if _TELLING.match(line)]
-    return (depends or telling or ["apt failed and gave no reason"])[0]
+    return "\n".join(filter(wanted.match, lines))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from b200kit.node.weights.manifest import NAME as MANIFEST
 from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse
 from b200kit.supply.mirror import images, wheels
-from b200kit.supply.mirror.apt_closure import Apt
+from b200kit.supply.mirror.apt_closure import Closure
 from b200kit.supply.mirror.images import Image
 from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs
 from b200kit.supply.models.manifest import origin_of
@@ -55,7 +55,7 @@ class Download:
 class Wanted:
     """Everything that comes from elsewhere: path in the mirror to where from, size and SHA-256."""
 
-    apt: tuple[tuple[Apt, dict[str, ManifestFile]], ...]
+    apt: tuple[tuple[Closure, dict[str, ManifestFile]], ...]
     # URL to file of the wheels of each lock.
     locks: Mapping[str, Mapping[str, ManifestFile]]
     models: tuple[tuple[Checkpoint, bytes, tuple[ManifestFile, ...]], ...]
@@ -94,7 +94,7 @@ def find(
     for number, transaction in enumerate(needs.transactions):
         pool = root / "apt" / transaction.system / "pool"
         given = distributions.get(transaction.system)
-        apt = Apt(work / f"apt-{number}", transaction, pool, given)
+        apt = Closure(work / f"apt-{number}", transaction, pool, given)
         solved.append((apt, apt.closure()))
     locks = {lock: wheels.wanted(Path(lock)) for lock in needs.locks}
     models = tuple(_of_model(model, root) for model in needs.models)

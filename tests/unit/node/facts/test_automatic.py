@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.facts import automatic
 from b200kit.node.lib import readings
+from b200kit.node.lib.apt import Apt
 from b200kit.run.render import render
 
 UNITS = ("nvidia-fabricmanager.service", "vllm@0.service", "b200-agent.service", "ssh.service")
@@ -102,12 +103,12 @@ nvlsm:
 """
     asked: list[str] = []
 
-    def answer(words: list[str]) -> str:
+    def answer(apt: Apt, *words: str) -> list[str]:
         asked.extend(words)
-        return policy
+        return policy.splitlines()
 
-    monkeypatch.setattr(automatic, "command", answer)
+    monkeypatch.setattr(Apt, "said", answer)
     found = automatic.origins(["libnccl2"], listing)
     vendor = ["https://mirror.example.internal/apt"]
     assert found == {"libnccl2": [], "nvidia-persistenced": vendor}
-    assert asked == [*automatic._POLICY, "libnccl2", "nvidia-persistenced", "nvlsm"]
+    assert asked[-4:] == ["policy", "libnccl2", "nvidia-persistenced", "nvlsm"]

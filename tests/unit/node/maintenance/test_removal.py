@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.facts import system
 from b200kit.node.lib import apt_output, installed, put_files
+from b200kit.node.lib.apt import Apt
 from b200kit.node.maintenance import removal
 from b200kit.node.maintenance.removal import Kept
 
@@ -29,6 +31,13 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(removal, "FOLDERS", (str(tmp_path / "own*"),))
     monkeypatch.setattr(removal, "_do", lambda *words: called.append(" ".join(words)))
     monkeypatch.setattr(removal, "_said", lambda *words: "")
+    monkeypatch.setattr(system, "listing", lambda: "")
+
+    def said(apt: Apt, *words: str) -> list[str]:
+        called.append(" ".join(words))
+        return []
+
+    monkeypatch.setattr(Apt, "said", said)
     return called
 
 
@@ -100,8 +109,8 @@ def test_kernel_values_are_kept_as_they_were(
 
 def test_packages_that_others_need_stay(tools: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     needs: dict[str, set[str]] = {"haproxy": set(), "numactl": {"theirs"}, "driver": set()}
-    there = "".join(f"ii |{name}\n" for name in needs)
-    monkeypatch.setattr(removal, "_said", lambda *words: there)
+    there = "".join(f"{name}\t1\tii \n" for name in needs)
+    monkeypatch.setattr(system, "listing", lambda: there)
     monkeypatch.setattr(
         removal, "_taken_along",
         lambda names: {*names}.union(*(needs[name] for name in names)),

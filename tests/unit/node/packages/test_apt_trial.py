@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.lib.apt_output import errors_of
 from b200kit.node.packages import apt_trial
+from b200kit.node.packages.transaction import Transaction
+from b200kit.node.state.drift import Package
 from tests.lab.supply.aptrepo import release_text
 from tests.lab.supply.gpg import SigningKey, signing_key
 from tests.unit.node.lib.test_error_line import APT_3_WEAK_KEY
@@ -65,19 +68,13 @@ class Site:
         self.keys[name] = key.armored()
 
     def tried(
-        self, *packages: str, url: str = "", key: str = "vendor", only: str | None = None
+        self, *packages: Package, url: str = "", key: str = "vendor", only: str | None = None
     ) -> dict[str, Any]:
         """What the node's apt says of the run's source and packages."""
         files = {OURS: self.ours(url or self.url("vendor"), key)}
         encoded = {path: base64.b64encode(content).decode() for path, content in files.items()}
-        request: dict[str, Any] = {
-            "packages": packages,
-            "absent": [],
-            "simulate": True,
-            "limit_s": 60,
-            "only": only,
-        }
-        return apt_trial.trial({"files": encoded, **request})
+        transaction = Transaction(packages, only=only)
+        return apt_trial.tried(apt_trial.Trial(transaction, encoded, simulate=True, limit_s=60))
 
     def snapshot(self) -> dict[str, bytes]:
         """Every file of the node's configuration and state."""
@@ -123,24 +120,26 @@ def site(published: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def test_sound_site_has_nothing_to_say_and_nothing_on_the_node_changes(site: Site) -> None:
     before = site.snapshot()
-    found = site.tried("nvidia-open=580.126.20", "numactl", "libnvsdm?")
+    found = site.tried(
+        Package("nvidia-open", "580.126.20"), Package("numactl"), Package("libnvsdm", optional=True)
+    )
     assert (found["update"], found["problems"], found["install"]) == ([], [], [])
     assert found["missing"] == ["libnvsdm"]
     assert site.snapshot() == before
 
 
 def test_version_that_no_repository_has_is_named_with_what_there_is(site: Site) -> None:
-    [problem] = site.tried("nvidia-open=580.999.01")["problems"]
+    [problem] = site.tried(Package("nvidia-open", "580.999.01"))["problems"]
     assert problem.startswith("apt has no nvidia-open 580.999.01, only 580.126.20-1; asked: ")
 
 
 def test_dependency_in_a_component_that_is_off_is_named(site: Site) -> None:
-    found = site.tried("a-driver")
+    found = site.tried(Package("a-driver"))
     assert any("nvidia-installer-cleanup" in line for line in found["install"]), found
 
 
 def test_repository_signed_by_another_key_is_named(site: Site) -> None:
-    found = site.tried("nvidia-open", key="debian")
+    found = site.tried(Package("nvidia-open"), key="debian")
     said = " ".join(found["update"])
     assert "not signed" in said or "NO_PUBKEY" in said, found
     assert site.url("vendor").rstrip("/") in said
@@ -149,15 +148,15 @@ def test_repository_signed_by_another_key_is_named(site: Site) -> None:
 
 def test_error_of_a_signature_says_why_it_does_not_hold(site: Site) -> None:
     """By this machine's own apt, and in the words of apt 3."""
-    [line] = site.tried("nvidia-open", key="debian")["update"]
+    [line] = site.tried(Package("nvidia-open"), key="debian")["update"]
     assert re.search("(?i)(no_pubkey|missing key) [0-9a-f]{16,}", line), line
-    [weak] = apt_trial.errors_of(APT_3_WEAK_KEY.splitlines())
+    [weak] = errors_of(APT_3_WEAK_KEY.splitlines())
     assert weak.startswith("The repository 'file:/srv/r ./ InRelease' is not signed: Signing key ")
     assert weak.endswith(" is not bound: SHA1 is not considered secure since 2026-02-01T00:00:00Z")
 
 
 def test_repository_that_cannot_be_reached_is_named(site: Site) -> None:
-    found = site.tried("nvidia-open", url="http://127.0.0.1:9/apt/")
+    found = site.tried(Package("nvidia-open"), url="http://127.0.0.1:9/apt/")
     assert any("Failed to fetch http://127.0.0.1:9/apt" in line for line in found["update"])
     assert not any("Some index files" in line for line in found["update"])
 
@@ -166,7 +165,7 @@ def test_other_list_of_the_same_repository_with_another_key_is_named(site: Site)
     """What apt answers by refusing every repository (CUDA's own list on an image)."""
     other = site.source(site.url("vendor"), "/usr/share/keyrings/cuda-archive-keyring.gpg")
     (site.etc / "sources.list.d/cuda.sources").write_bytes(other)
-    found = site.tried("nvidia-open")
+    found = site.tried(Package("nvidia-open"))
     [line] = found["update"]
     assert "Conflicting values set for option Signed-By" in line
 
@@ -174,7 +173,9 @@ def test_other_list_of_the_same_repository_with_another_key_is_named(site: Site)
 def test_of_one_list_alone_the_nodes_own_may_point_where_there_is_no_way_to(site: Site) -> None:
     own = site.source("http://127.0.0.1:9/debian/", f"{site.etc}/keyrings/debian.asc")
     (site.etc / "sources.list.d/debian.sources").write_bytes(own)
-    assert site.tried("nvidia-open")["update"] != []
-    found = site.tried("nvidia-open=580.126.20", "numactl?", only=OURS)
+    assert site.tried(Package("nvidia-open"))["update"] != []
+    found = site.tried(
+        Package("nvidia-open", "580.126.20"), Package("numactl", optional=True), only=OURS
+    )
     assert (found["update"], found["problems"], found["install"]) == ([], [], [])
     assert found["missing"] == ["numactl"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from b200kit.node.lib.apt_output import Offer, offers
-from b200kit.node.packages.candidates import choose, package, token
+from b200kit.node.packages.candidates import choose
 from b200kit.node.state.drift import Package
 from tests.messages import assert_message
 
@@ -100,16 +100,3 @@ def test_optional_package_that_is_lacking_is_left_out(name: str) -> None:
     choice = choose([wanted], offers(POLICY), SOURCES)
     assert choice.words == choice.problems == ()
     assert choice.missing == (wanted,)
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        Package("nvlsm"),
-        Package("nvlsm", "2025.10.11-1"),
-        Package("libnvsdm", "580.126.20", optional=True),
-        Package("linux-headers-6.18.5", optional=True),
-    ],
-)
-def test_package_survives_the_way_to_the_node(wanted: Package) -> None:
-    assert package(token(wanted)) == wanted

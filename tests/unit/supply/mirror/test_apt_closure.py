@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.supply.mirror import apt_closure
-from b200kit.supply.mirror.apt_closure import Apt, AptRefused
+from b200kit.supply.mirror.apt_closure import AptRefused, Closure
 from b200kit.supply.mirror.needs import Transaction
 from tests.messages import assert_message
 
@@ -29,7 +29,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def sources(folder: Path, system: str, given: Path | None = None) -> dict[str, str]:
     """The lists that apt would read for nodes of a system."""
-    apt = Apt(folder / "work", Transaction(system, (), (), ""), folder / "pool", given)
+    apt = Closure(folder / "work", Transaction(system, (), (), ""), folder / "pool", given)
     return {path.name: path.read_text() for path in (apt.root / "sources.list.d").iterdir()}
 
 

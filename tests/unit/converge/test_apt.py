@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.converge import stage
+from b200kit.converge import apt
 from b200kit.node.state.drift import Package
 from b200kit.run.node import StageFailed
 from tests.fake.machine import Machine
@@ -56,7 +56,7 @@ def test_what_is_finished_leaves_nothing_to_do(tmp_path: Path) -> None:
     spoiled(machine, True, HALF)
     look(node)
     make(node, "host")
-    assert len(machine.ran("apt-ready")) == 1
+    assert len(machine.ran("packages finish")) == 1
     assert planned(node, "host") == planned(node, "driver") == []
 
 
@@ -70,18 +70,10 @@ def test_installation_configures_what_is_left_so_that_nothing_is_built_twice(
     assert [change for change in planned(node, "driver") if "configure" in change] == []
 
 
-def test_steps_before_an_installation_are_in_their_order(tmp_path: Path) -> None:
-    node, machine = bare(tmp_path)
-    make(node, "host")
-    [script] = machine.ran("apt-get .* install -y")
-    order = [script.index(step) for step in ("apt-ready", " update ", "apt-check", "install -y")]
-    assert order == sorted(order)
-
-
 def test_lock_is_waited_for_within_half_of_what_a_command_may_take(tmp_path: Path) -> None:
     node, machine = bare(tmp_path, stage_timeout_s=90)
     make(node, "host")
-    assert len(machine.ran("apt-ready --wait 45 ")) == 1
+    assert len(machine.ran('packages install .*"wait_s": 45')) == 1
 
 
 def test_full_boot_is_refused_before_any_command(tmp_path: Path) -> None:
@@ -91,7 +83,7 @@ def test_full_boot_is_refused_before_any_command(tmp_path: Path) -> None:
     look(node)
     machine.log.clear()
     with raises_message(StageFailed):
-        stage.install(node, [Package("nvidia-open", "580.105.08")])
+        apt.install(node, [Package("nvidia-open", "580.105.08")])
     assert machine.log == []
-    stage.install(node, [Package("numactl")])
+    apt.install(node, [Package("numactl")])
     assert len(machine.log) == 1
