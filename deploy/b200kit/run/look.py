@@ -86,7 +86,10 @@ def program(
     login: Login | None, arguments: str, password: str | None = None, python: str = "python3"
 ) -> bytes:
     """What the node program prints there, run as root from memory; raises NotSeen."""
-    content, _ = zipapp.build()
+    try:
+        content, _ = zipapp.build()
+    except zipapp.LibraryRefused as error:
+        raise NotSeen("failed", str(error)) from None
     given = b"" if password is None else password.encode() + b"\n"
     script = _script(arguments, len(content), password is not None, python)
     with TemporaryDirectory() as work:

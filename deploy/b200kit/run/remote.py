@@ -287,7 +287,10 @@ def program_step(arguments: str) -> str:
 
 def _with_program(arguments: str) -> str:
     """A shell line that runs this very version of the node program, wherever it lies."""
-    digest = zipapp.build()[1]
+    try:
+        digest = zipapp.build()[1]
+    except zipapp.LibraryRefused as error:
+        raise RemoteError(str(error)) from None
     carried = f"/run/b200kit/{digest}.pyz"
     return (
         f"{zipapp.requires('python3')}; for p in {INSTALLED} {carried}; do "

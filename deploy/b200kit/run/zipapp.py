@@ -1,7 +1,8 @@
 """The node program as one file, always the same bytes: b200kit.node, pynvml and PyYAML.
 
-Both libraries are those that are installed here, pure Python, and locked by the controller's own
-requirements. Tables are packed as JSON (b200kit/node/lib/tables.py).
+Both libraries are those that are installed here, in pure Python; requirements/node.txt has the hash
+of each of their files, whoever installed them, and of another file there is no program. Tables are
+packed as JSON (b200kit/node/lib/tables.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from b200kit.node.lib import tables
-from b200kit.run.places import PACKAGE
+from b200kit.run.places import LOCKS, PACKAGE
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip file can hold: a fixed one keeps the digest stable."""
@@ -33,8 +34,11 @@ COMPILED = "b200kit/node/lib/compiled.py"
 """Is there a second time, outside of the package: what the package is imported from, it decides."""
 
 
-class MissingLibrary(RuntimeError):
-    """A library is not installed where the program is built."""
+LOCK = LOCKS / "node.txt"
+
+
+class LibraryRefused(Exception):
+    """A library is not installed here as it is locked, in one line."""
 
 
 def contents() -> dict[str, bytes]:
@@ -45,18 +49,29 @@ def contents() -> dict[str, bytes]:
     for path in node.rglob("*.yaml"):
         table = json.dumps(tables.parse(path.read_text(encoding="utf-8")), ensure_ascii=False)
         files[path.relative_to(PACKAGE.parent).with_suffix(".json").as_posix()] = table.encode()
-    library = installed("yaml").parent
-    files |= {f"yaml/{path.name}": path.read_bytes() for path in library.glob("*.py")}
     own = {"__main__.py": MAIN.encode(), "compiled.py": files[COMPILED]}
-    return {**files, **own, "pynvml.py": installed("pynvml").read_bytes()}
+    return {**files, **own, **dict(map(locked, lock_lines()))}
 
 
-def installed(name: str) -> Path:
-    """The source of an installed library."""
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        raise MissingLibrary(f"{name} is not installed; install this project's requirements")
-    return Path(spec.origin)
+def lock_lines() -> list[str]:
+    """The lines of the lock, as sha256sum writes and reads them."""
+    return [line for line in LOCK.read_text().splitlines() if not line.startswith("#")]
+
+
+def locked(line: str) -> tuple[str, bytes]:
+    """Path in the archive and content of an installed file; LibraryRefused for other content."""
+    digest, path = line.split()
+    spec = find_spec(path.partition("/")[0].removesuffix(".py"))
+    try:
+        content = Path(spec.origin or "").with_name(Path(path).name).read_bytes() if spec else b""
+    except OSError:
+        content = b""
+    if hashlib.sha256(content).hexdigest() != digest:
+        versions = LOCK.read_text().partition("\n")[0].removeprefix("# ")
+        raise LibraryRefused(
+            f"{path} is not the one that may go to nodes: install {versions} on this machine"
+        )
+    return path, content
 
 
 @cache

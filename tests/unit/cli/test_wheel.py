@@ -98,7 +98,9 @@ def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    locks = {path.name for path in (ROOT / "requirements").glob("engine-vllm-cuda-*.txt")}
+    locks = {path.name for path in (ROOT / "requirements").glob("engine-vllm-cuda-*.txt")} | {
+        "node.txt"
+    }
     expected |= {f"b200kit/requirements/{name}" for name in locks}
     expected |= {f"b200kit/entries/{path.name}" for path in (ROOT / "deploy").glob("*.py")}
     assert expected <= packed
