@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -11,7 +10,8 @@ from b200kit.cli.command import REPORTS, Command, Refusal
 from b200kit.cli.report import find, load
 from b200kit.node.lib import timestamp
 from b200kit.records import archive, observed_file
-from b200kit.records.expected import by_hardware
+from b200kit.records.expected import by_its_gpus
+from b200kit.records.observed_file import ObservedNode
 from b200kit.report.outcome import hosts_of
 from b200kit.run import console
 
@@ -29,50 +29,32 @@ NOTHING = 2
 @REPORTS
 @click.option("--state", "file", metavar="PATH", help="A recorded node instead of a run's.")
 @click.option(
-    "--hardware", "name", default="hgx-b200", show_default=True, metavar="NAME",
-    help="With --state: a hardware of the catalogue.",
-)  # fmt: skip
-@click.option(
     "--output", type=click.Path(path_type=Path), default=Path("bundle.tar.gz"), show_default=True,
     metavar="PATH", help="The archive; one that is there is not replaced.",
 )  # fmt: skip
-def command(
-    node: str, run: str, reports: Path | None, file: str | None, name: str, output: Path
-) -> None:
+def command(node: str, run: str, reports: Path | None, file: str | None, output: Path) -> None:
     """Write an archive of NODE to send to the project; `b200 judge` judges it as the node itself.
 
     Names, addresses, serial numbers and UUIDs are replaced, and every word that b200kit does not
     know.
     """
     try:
-        state, expected = _of_file(file, name) if file else _of_run(node, run, reports)
-        found = archive.sanitise(state, expected, [node])
+        one = observed_file.read(file) if file else _of_run(node, run, reports)
+        if not isinstance(one.state, dict):
+            raise ValueError(f"{one.name}: no observation is there")
+        expected = one.expectation or by_its_gpus(one.state)
+        found = archive.sanitise(one.state, {"today": timestamp.today(), **expected}, [node])
         archive.write(output, found)
     except (OSError, ValueError) as error:
         raise Refusal(error, NOTHING) from None
     console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")
 
 
-def _of_file(file: str, name: str) -> tuple[dict[str, Any], Any]:
-    today = {"today": timestamp.today()}
-    return _observed(observed_file.read(file).state, file), {**today, **by_hardware(name)}
-
-
-def _of_run(node: str, run: str, reports: Path | None) -> tuple[dict[str, Any], Any]:
+def _of_run(node: str, run: str, reports: Path | None) -> ObservedNode:
     folder = find(run, reports)
     hosts = hosts_of(load(folder))
     if node not in hosts:
         raise ValueError(f"{node} is no node of {folder}: {', '.join(hosts)}")
     host = hosts[node]
     known = host if isinstance(host, dict) else {}
-    expected = known.get("expectation")
-    if not isinstance(expected, dict):
-        expected = by_hardware("hgx-b200")
-    state = _observed(known.get("state"), f"{node} in {folder}")
-    return state, {"today": timestamp.today(), **expected}
-
-
-def _observed(state: object, where: str) -> dict[str, Any]:
-    if not isinstance(state, dict):
-        raise ValueError(f"{where}: no observation is there")
-    return state
+    return ObservedNode(f"{node} in {folder}", known.get("state"), known.get("expectation"))

@@ -6,16 +6,14 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import hardware
-from b200kit.catalog.recognised import Unrecognised, on_bus
+from b200kit.catalog.recognised import Unrecognised
 from b200kit.cli.command import JSON, Command, completes, words
-from b200kit.node.checks.judge import judge_vetted, schema_of
+from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.plausible import plausible
-from b200kit.node.state.view import SCHEMA, StateView
 from b200kit.records import examples, observed_file
-from b200kit.records.expected import by_hardware
+from b200kit.records.expected import by_its_gpus
 from b200kit.report.document import clean
 from b200kit.report.terminal.lines import Lines
 from b200kit.report.terminal.page import check_lines, explain_line
@@ -104,11 +102,8 @@ def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
 
 
 def _by_its_gpus(path: str, state: Any, name: str | None) -> dict[str, Any]:
-    """An expectation from the data of the hardware named, or else of what the node's GPUs are."""
-    if schema_of(StateView(state)) != SCHEMA:
-        name = name or hardware.names()[0]  # it is refused as a whole, by any
     try:
-        return by_hardware(name or on_bus(state, hardware.machines().values()).name)
+        return by_its_gpus(state, name)
     except Unrecognised as error:
         raise Unrecognised(f"{path}: {error}; name it with --hardware") from None
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from b200kit.catalog import hardware, settings
-from b200kit.node.checks.judge import DECIDES, judge
+from b200kit.catalog.recognised import on_bus
+from b200kit.node.checks.judge import DECIDES, judge, schema_of
 from b200kit.node.host import settings_table
 from b200kit.node.lib import timestamp
 from b200kit.node.state import expectation as expectations
 from b200kit.node.state.verdict import Status
+from b200kit.node.state.view import SCHEMA, StateView
 
 WITHOUT_DEPLOYMENT = "not applicable without a deployment"
 """Why a check is left out that compares a node with what an inventory asks for."""
@@ -35,6 +37,13 @@ def by_hardware(name: str) -> dict[str, Any]:
         "passport": "keep",
         "bandwidth": "off",
     }
+
+
+def by_its_gpus(state: Any, name: str | None = None) -> dict[str, Any]:
+    """The same of the hardware named, or else of what the node's GPUs are; raises Unrecognised."""
+    if schema_of(StateView(state)) != SCHEMA:
+        name = name or hardware.names()[0]  # it is refused as a whole, by any
+    return by_hardware(name or on_bus(state, hardware.machines().values()).name)
 
 
 def observe_request() -> dict[str, Any]:

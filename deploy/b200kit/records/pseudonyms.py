@@ -10,7 +10,6 @@ drawn by a key, which the caller forgets.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections import Counter
 from collections.abc import Iterable, Set
@@ -118,24 +117,23 @@ class Pseudonyms:
 
     def _shaped(self, word: str, attempt: int) -> str:
         """As many characters, of the same kind; after many attempts one more."""
-        noise = b""
-        while len(noise) < 2 * (len(word) + attempt):
-            noise += self._noise(f"{word}\0{attempt}\0{len(noise)}")
         length = len(word) + attempt // 300
+        noise = self._noise(f"{word}\0{attempt}", length)
         shape = (word + word[-1] * length)[:length]
         is_hex = len(word) >= 4 and set(word) <= set(_HEX) and not is_digits(word)
         kinds = _HEX if is_hex else ""
         return "".join(_other(c, kinds, noise[n]) for n, c in enumerate(shape))
 
-    def _noise(self, text: str) -> bytes:
-        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    def _noise(self, text: str, length: int) -> bytes:
+        drawn = hashlib.shake_256(self._key + text.encode("utf-8", "surrogatepass"))
+        return drawn.digest(length)
 
     def _ipv4(self, text: str) -> str:
         """Another address in 10.0.0.0/8; the one of all interfaces says nothing."""
         if text == "0.0.0.0":  # noqa: S104 - compared, not bound
             return text
         for attempt in range(10_000):
-            noise = self._noise(f"{text}\0{attempt}")
+            noise = self._noise(f"{text}\0{attempt}", 3)
             drawn = f"10.{noise[0]}.{noise[1]}.{noise[2]}"
             if self._given.setdefault(drawn, text) == text and drawn != text:
                 break
