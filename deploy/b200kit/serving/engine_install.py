@@ -16,7 +16,7 @@ from b200kit.inventory.keys.parts import Engine
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
-from b200kit.node.weights.fetch import STAMP
+from b200kit.node.weights.manifest import STAMP
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.serving import compile_tools

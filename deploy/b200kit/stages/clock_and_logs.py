@@ -16,13 +16,24 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
-from b200kit.stages.support import log_limits
 
 _TIMESYNCD = "/etc/systemd/timesyncd.conf.d/60-b200kit.conf"
 _CHRONY = "/etc/chrony/sources.d/b200kit.sources"
 _JOURNALD = "/etc/systemd/journald.conf.d/60-b200kit.conf"
 _LOGROTATE = "/etc/logrotate.d/b200kit"
-_PATTERNS = tuple(log.pattern for log in log_limits.LOGS)
+# Logs that would grow without end, by shell pattern, and why.
+_LOGS = {
+    "/var/log/b200kit-*.log": "apt, engine and storage steps of our runs",
+    "/var/log/fabricmanager.log": "the fabric manager keeps it open; LOG_MAX_ROTATE_COUNT of its "
+    "own covers its restarts",
+    "/var/log/nvlsm.log": "the subnet manager logs every sweep",
+    "/var/log/nvidia-dcgm/*.log": "nv-hostengine keeps its log open",
+    "/var/log/nvidia-*.log": "installers and daemons of the driver",
+}
+_FAULT_JOURNAL_BYTES = 5 << 30
+"""More than SystemMaxUse and the file being written: journald does not hold its limit."""
+_FAULT_BYTES = 1 << 30
+"""A file of this size has not been turned over: logrotate does not run, or fails."""
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -31,18 +42,10 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     files = [
         File(
             _JOURNALD,
-            render("host/journald.conf.j2", journal=log_limits.JOURNAL),
+            render("host/journald.conf.j2"),
             notify=("restart:systemd-journald.service",),
         ),
-        File(
-            _LOGROTATE,
-            render(
-                "host/logrotate.conf.j2",
-                logs=log_limits.LOGS,
-                keep=log_limits.KEEP,
-                max_bytes=log_limits.MAX_BYTES,
-            ),
-        ),
+        File(_LOGROTATE, render("host/logrotate.conf.j2", logs=_LOGS)),
     ]
     packages, units = [Package("logrotate")], [Unit("logrotate.timer")]
     if _managed(node):
@@ -57,7 +60,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         units=tuple(units),
         probe_files=(_CHRONY, _TIMESYNCD),
         probe_units=time_daemons.SERVICES,
-        observe_request={"logs": list(_PATTERNS)},
+        observe_request={"logs": list(_LOGS)},
     )
 
 
@@ -66,9 +69,9 @@ def expected(node: Node) -> dict[str, Any]:
     return {
         "time_services": list(time_daemons.SERVICES) if _managed(node) else None,
         "logs": {
-            "patterns": list(_PATTERNS),
-            "file_bytes": log_limits.FAULT_BYTES,
-            "journal_bytes": log_limits.FAULT_JOURNAL_BYTES,
+            "patterns": list(_LOGS),
+            "file_bytes": _FAULT_BYTES,
+            "journal_bytes": _FAULT_JOURNAL_BYTES,
         },
     }
 

@@ -14,7 +14,7 @@ from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.keys.storage import array_uuid, filesystem_uuid, mdadm_uuid, mount_unit
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package, Unit
-from b200kit.node.weights.fetch import STAMP
+from b200kit.node.weights.manifest import STAMP
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.stages.serving import model_dir

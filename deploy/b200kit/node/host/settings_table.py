@@ -7,23 +7,17 @@ nor judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-SCHEMA = "b200kit/settings/1"
-KINDS = ("measured", "quoted", "inferred")
-APPLIES = ("always", "intel", "amd", "cpufreq", "acs", "limits")
-MEANS = ("sysctl", "cmdline", "tmpfiles", "modprobe", "limit", "swap", "unit")
+from b200kit.node.lib import documents
+
 # What a kernel may simply not have; an option of a module that is not there is a fault.
 MAY_BE_ABSENT = ("sysctl", "tmpfiles")
 
 Value = str | int
 Overrides = Iterable[tuple[str, object]]
-
-
-class TableError(ValueError):
-    """The table cannot be used; the text says which entry and why."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +29,8 @@ class Setting:
     why: str
     source: str
     date: str
-    kind: str
-    applies: str
+    kind: Literal["measured", "quoted", "inferred"]
+    applies: Literal["always", "intel", "amd", "cpufreq", "acs", "limits"]
     default: Value | None
     values: Any
     reading: tuple[str, ...]
@@ -63,43 +57,10 @@ class Setting:
         return f"{self.values['from']} to {self.values['to']}{more}"
 
 
-def table(document: Any) -> dict[str, Setting]:
-    """Every setting by name; raises TableError for what is missing, unknown or contradictory."""
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise TableError(f"schema must be {SCHEMA}")
-    found = {name: _setting(name, entry) for name, entry in document["settings"].items()}
-    for name, setting in found.items():
-        for problem in _odd(setting):
-            raise TableError(f"{name}: {problem}")
-    return found
-
-
-def _setting(name: str, entry: Any) -> Setting:
-    known = {item.name for item in fields(Setting)} - {"name"}
-    if not isinstance(entry, dict) or set(entry) - known:
-        raise TableError(f"{name}: its keys must be among {', '.join(sorted(known))}")
-    missing = known - {"judged_by", "floor", "effect"} - set(entry)
-    if missing:
-        raise TableError(f"{name}: it does not have {', '.join(sorted(missing))}")
-    return Setting(name=name, **{**entry, "reading": tuple(entry["reading"])})
-
-
-def _odd(setting: Setting) -> Iterator[str]:
-    """What cannot be in an entry that has all its keys."""
-    for key in ("what", "why", "source", "date"):
-        if not str(getattr(setting, key) or "").strip():
-            yield f"{key} is empty"
-    if setting.kind not in KINDS:
-        yield f"kind must be one of {', '.join(KINDS)}"
-    if setting.applies not in APPLIES:
-        yield f"applies must be one of {', '.join(APPLIES)}"
-    if setting.default is not None and not setting.allows(setting.default):
-        yield f"its default {setting.default!r} is not allowed"
-    if not setting.means or set(setting.means) - set(MEANS):
-        yield f"means must be among {', '.join(MEANS)}"
-    for means in ("cmdline", "modprobe"):
-        if means in setting.means and list(setting.means[means]) != setting.values:
-            yield f"{means} must say something for each of {setting.allowed}"
+def table(document: dict[str, Any]) -> dict[str, Setting]:
+    """Every setting by name; raises Malformed for what is missing, unknown or of another kind."""
+    entries = {name: {"name": name, **entry} for name, entry in document["settings"].items()}
+    return documents.structure(dict[str, Setting], entries)
 
 
 def applying(known: Mapping[str, Setting], left_out: Iterable[str]) -> dict[str, Setting]:

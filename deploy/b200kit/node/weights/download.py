@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files
-from b200kit.node.weights.manifest import PARTIAL, ManifestFile
+from b200kit.node.weights.manifest import PARTIAL, ManifestFile, size_text
 from b200kit.node.weights.source import Answer, Source, SourceError
 
 CHUNK = 1 << 20
@@ -83,6 +84,21 @@ def refusal(errors: Sequence[SourceError], of: str = "") -> FetchError:
     """The error of every source, in one line; final when no other try of any of them can help."""
     message = "; ".join(dict.fromkeys(map(str, errors))) or "no source is given"
     return FetchError(of + message, final=not any(error.again for error in errors))
+
+
+def begun(folder: Path, entry: ManifestFile) -> int:
+    """Bytes of a file that are there already, in part; a wrong whole one is written over."""
+    size = _size(folder / f"{entry.path}{PARTIAL}")
+    return size if size <= entry.size else 0
+
+
+def require_space(folder: Path, left: Sequence[ManifestFile]) -> None:
+    """Raise FetchError where what is left to come has no room."""
+    needed = sum(entry.size - begun(folder, entry) for entry in left)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        shortage = f"{needed} bytes to fetch, {free} free under {folder}: {needed - free} missing"
+        raise FetchError(f"no disk space: {shortage} ({size_text(needed - free)})", final=True)
 
 
 def _from(job: Job, source: Source) -> None:

@@ -12,7 +12,6 @@ import argparse
 import fcntl
 import http.client
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -21,8 +20,8 @@ from functools import partial
 from pathlib import Path
 
 from b200kit.node.lib import lock_file
-from b200kit.node.weights import model_files
-from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
+from b200kit.node.weights import download, model_files
+from b200kit.node.weights.download import FetchError, Job, Manners
 from b200kit.node.weights.manifest import (
     NAME,
     PARTIAL,
@@ -35,8 +34,6 @@ from b200kit.node.weights.manifest import (
 )
 from b200kit.node.weights.progress import Progress
 from b200kit.node.weights.source import Source, SourceError, insist, sources
-
-__all__ = ["STAMP", "FetchError", "fetch", "main"]
 
 FAILED, REFUSED = 1, 3
 """Exit status: another try may help; no other try can. (2 is a wrong command line.)"""
@@ -114,7 +111,7 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
         model_files.open_up(options.dest)
         proven = _proven(options.dest, entries, options.parallel)
         left = [entry for entry in entries if entry.path not in proven]
-        _check_space(options.dest, left)
+        download.require_space(options.dest, left)
         _expect(progress, options.dest, entries, left)
         jobs = [Job(e, options.dest / e.path, found, manners, progress.arrived) for e in left]
         _bring_all(options, jobs, proven, progress)
@@ -149,7 +146,7 @@ def _manifest(
             errors.append(error)
         # Who does not have the manifest does not have the model.
         source.gone = str(errors[-1])
-    raise refusal(errors)
+    raise download.refusal(errors)
 
 
 def _whole(source: Source) -> bytes:
@@ -204,26 +201,11 @@ def _proven(dest: Path, entries: Sequence[ManifestFile], parallel: int) -> dict[
     return proven
 
 
-def _check_space(dest: Path, left: Sequence[ManifestFile]) -> None:
-    needed = sum(entry.size - _begun(dest, entry) for entry in left)
-    free = shutil.disk_usage(dest).free
-    if needed > free:
-        shortage = f"{needed} bytes to fetch, {free} free under {dest}: {needed - free} missing"
-        raise FetchError(f"no disk space: {shortage} ({size_text(needed - free)})", final=True)
-
-
-def _begun(dest: Path, entry: ManifestFile) -> int:
-    """Bytes of a file that are there already, in part; a wrong whole one is written over."""
-    begun = dest / f"{entry.path}{PARTIAL}"
-    size = begun.stat().st_size if begun.is_file() else 0
-    return size if size <= entry.size else 0
-
-
 def _expect(
     progress: Progress, dest: Path, entries: Sequence[ManifestFile], left: Sequence[ManifestFile]
 ) -> None:
     total = sum(entry.size for entry in entries)
-    missing = sum(entry.size - _begun(dest, entry) for entry in left)
+    missing = sum(entry.size - download.begun(dest, entry) for entry in left)
     progress.expect(total, total - missing, len(entries), len(entries) - len(left))
 
 
@@ -236,7 +218,7 @@ def _bring_all(
     """Bring several files at a time; each is in the record as soon as it is in place."""
     errors: list[FetchError | OSError] = []
     with ThreadPoolExecutor(max(options.parallel, 1)) as pool:
-        waiting = {pool.submit(bring, job): job for job in jobs}
+        waiting = {pool.submit(download.bring, job): job for job in jobs}
         for future in as_completed(waiting):
             job = waiting[future]
             try:

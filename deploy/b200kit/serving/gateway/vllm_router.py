@@ -20,7 +20,7 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway.router import CONFIG
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
-from b200kit.node.weights.fetch import STAMP
+from b200kit.node.weights.manifest import STAMP
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.serving import engine_install

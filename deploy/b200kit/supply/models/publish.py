@@ -16,7 +16,7 @@ from b200kit.node.lib import durable_files
 from b200kit.node.weights import download
 from b200kit.node.weights.download import FetchError, Job, Manners
 from b200kit.node.weights.fetch import only
-from b200kit.node.weights.manifest import NAME, PARTIAL, ManifestFile, size_text
+from b200kit.node.weights.manifest import NAME, ManifestFile, size_text
 from b200kit.node.weights.source import Source
 from b200kit.supply.models.manifest import revision
 
@@ -57,12 +57,12 @@ def fetch(
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = only(folder)
+        try:
+            _bring_all(folder, entries, source, say)
+        finally:
+            os.close(lock)
     except FetchError as error:
         raise PublishError(str(error)) from None
-    try:
-        _bring_all(folder, entries, source, say)
-    finally:
-        os.close(lock)
 
 
 def _bring_all(
@@ -72,10 +72,7 @@ def _bring_all(
     say: Say,
 ) -> None:
     left = [each for each in entries if not _is_right(folder / each.path, each)]
-    need = sum(each.size for each in left) - sum(_begun(folder, each) for each in left)
-    free = shutil.disk_usage(folder).free
-    if need > free:
-        raise PublishError(f"{size_text(need)} are to come, and {size_text(free)} are free there")
+    download.require_space(folder, left)
     done = len(entries) - len(left)
 
     def bring(each: ManifestFile) -> ManifestFile:
@@ -86,19 +83,14 @@ def _bring_all(
         try:
             for number, each in enumerate(pool.map(bring, left), done + 1):
                 say(f"{each.path}: {size_text(each.size)}, {number} of {len(entries)}")
-        except FetchError as error:
+        except FetchError:
             pool.shutdown(cancel_futures=True)
-            raise PublishError(str(error)) from None
+            raise
 
 
 def _is_right(path: Path, entry: ManifestFile) -> bool:
     there = path.is_file() and path.stat().st_size == entry.size
     return there and download.sha256(path) == entry.sha256
-
-
-def _begun(folder: Path, entry: ManifestFile) -> int:
-    partial = folder / f"{entry.path}{PARTIAL}"
-    return min(partial.stat().st_size, entry.size) if partial.is_file() else 0
 
 
 def place(folder: Path, raw: bytes, entries: Sequence[ManifestFile]) -> Path:

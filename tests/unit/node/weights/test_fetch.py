@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.weights import download, fetch
-from b200kit.node.weights.manifest import parse
+from b200kit.node.weights.manifest import STAMP, parse
 from b200kit.node.weights.progress import Progress
 from b200kit.node.weights.source import Source
 from tests.messages import PORT, TOOK, assert_message, lines_with
@@ -192,7 +192,7 @@ def test_whole_model_arrives_and_is_stamped(tmp_path: Path, site: Site, bring: B
     assert done.said.endswith("\n3 files\n")
     got = {path: (tmp_path / "model" / path).read_bytes() for path in FILES}
     assert got == FILES
-    assert (tmp_path / "model" / fetch.STAMP).read_text() == revision
+    assert (tmp_path / "model" / STAMP).read_text() == revision
 
 
 @pytest.mark.parametrize("digits", [12, 40, 63])
@@ -227,7 +227,7 @@ def test_answer_cut_short_is_refused(tmp_path: Path, site: Site, bring: Bring) -
     done = bring(revision, "--tries", "2")
     assert done.code == 1
     assert_message(done.said, URL=site.url)
-    assert not (tmp_path / "model" / fetch.STAMP).exists()
+    assert not (tmp_path / "model" / STAMP).exists()
     assert not (tmp_path / "model" / "model.bin").exists()
 
 
@@ -263,7 +263,7 @@ def test_model_that_rotted_is_stamped_no_more_where_it_cannot_be_fetched(
     spoil(tmp_path / "model" / "config.json", b"[]")
     del site.files["/config.json"]
     assert bring(revision).code == fetch.REFUSED
-    assert not (tmp_path / "model" / fetch.STAMP).exists()
+    assert not (tmp_path / "model" / STAMP).exists()
 
 
 def test_model_is_readable_by_the_server(tmp_path: Path, site: Site, bring: Bring) -> None:
@@ -474,7 +474,7 @@ def test_trickle_is_not_waited_for(tmp_path: Path, site: Site) -> None:
     manners = download.Manners(tries=1, slowest=1e12, window_s=0.0)
     source = Source(site.url)
     job = download.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
-    with pytest.raises(fetch.FetchError) as raised:
+    with pytest.raises(download.FetchError) as raised:
         download.bring(job)
     assert_message(str(raised.value), PORT=PORT, TOOK=TOOK)
     assert not raised.value.final
@@ -679,7 +679,7 @@ def test_manifest_that_comes_a_byte_at_a_time_is_given_up(
     with trickling(HEADS[part]) as url:
         words = ["--url", url, "--dest", str(folder / "m"), "--revision", "0" * 64]
         options = fetch._parser().parse_args([*words, "--timeout", "0.5", "--tries", "1"])
-        with pytest.raises(fetch.FetchError) as raised:
+        with pytest.raises(download.FetchError) as raised:
             fetch.fetch(options, Progress("0" * 64, None))
     message = re.sub(r"\d+ bytes", "N bytes", str(raised.value))
     assert_message(message, PORT=PORT)

@@ -11,7 +11,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView
 
 MIB = 1 << 20
-WHY = "limits of b200kit/stages/support/log_limits.py"
+WHY = "limits of b200kit/stages/clock_and_logs.py"
 
 
 @check("host.logs")
