@@ -17,7 +17,8 @@ from b200kit.supply.locks import resolver
 from b200kit.supply.locks.lock_file import difference, pins, said
 from b200kit.supply.locks.make import nowhere
 from b200kit.supply.locks.recipe import recipes
-from b200kit.supply.locks.resolver import LockError, Request
+from b200kit.supply.locks.resolver import Request
+from b200kit.supply.program import SupplyRefused
 
 pytestmark = pytest.mark.index
 RECIPE = recipes()["vllm", "cuda"]
@@ -86,7 +87,7 @@ def pinned(name: str, version: str) -> Callable[[str], str]:
     ids=["Python", "glibc", "conflict", "CUDA", "version", "override"],
 )
 def test_lock_that_cannot_hold_is_refused(spoil: Callable[[str], str]) -> None:
-    with pytest.raises(LockError):
+    with pytest.raises(SupplyRefused):
         resolved(spoil(shipped("3.12")))
 
 

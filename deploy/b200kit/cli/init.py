@@ -28,7 +28,8 @@ from b200kit.site.look import NotUsable
 from b200kit.site.plan import Pin, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from b200kit.supply.models import hub, manifest
-from b200kit.supply.vendor_keys import KeyRefused, bring
+from b200kit.supply.program import SupplyRefused
+from b200kit.supply.vendor_keys import bring
 
 WRITTEN, DIFFERS, REFUSED = 0, 1, 3
 _AT_ONCE = 16
@@ -202,7 +203,7 @@ def _bring(nodes: Sequence[SeenNode], of: str, name: str, inventories: Path) -> 
             try:
                 if bring(preset, inventories / "keys"):
                     console.out(f"{inventories / 'keys' / preset.name}.asc: {preset.fingerprint}")
-            except KeyRefused as error:
+            except SupplyRefused as error:
                 console.err(f"not fetched: {error}")
     if not _pinned(inventories.parent, name):
         try:

@@ -10,20 +10,17 @@ import requests
 from b200kit.catalog.types import Preset
 from b200kit.inventory import openpgp
 from b200kit.node.lib import durable_files
+from b200kit.supply.program import SupplyRefused
 
 _DEADLINE_S = 30
 _LARGEST, _BLOCK = 1 << 20, 1 << 14
-
-
-class KeyRefused(Exception):
-    """A key that cannot be had or is another one, in one line."""
 
 
 def bring(preset: Preset, folder: Path, given: Path | None = None) -> bool:
     """Put a repository's key, and no other of the file that it is in, below *folder*.
 
     It comes from the vendor, or from the file *given*. Returns whether it was not there yet; raises
-    KeyRefused.
+    SupplyRefused.
     """
     path = folder / f"{preset.name}.asc"
     if _is_there(path, preset.fingerprint):
@@ -35,7 +32,7 @@ def bring(preset: Preset, folder: Path, given: Path | None = None) -> bool:
         durable_files.replace(path, key.decode(), 0o644)
     except (ValueError, OSError) as error:
         # requests' errors are OSErrors.
-        raise KeyRefused(f"{preset.name}: {where}: {_words(error)}") from None
+        raise SupplyRefused(f"{preset.name}: {where}: {_words(error)}") from None
     return True
 
 

@@ -14,7 +14,7 @@ from b200kit.site import files, look
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import Pin, name_of
 from b200kit.supply.models import hub
-from b200kit.supply.vendor_keys import KeyRefused
+from b200kit.supply.program import SupplyRefused
 from tests.messages import assert_message
 from tests.unit.site.nodes import key, node
 
@@ -119,7 +119,7 @@ def test_what_the_vendors_and_the_hub_have_is_brought(
 
     def bring(preset: Any, folder: Path) -> bool:
         if preset.name == "cuda":
-            raise KeyRefused("cuda: no answer")
+            raise SupplyRefused("cuda: no answer")
         return True
 
     monkeypatch.setattr(init, "pin", pin)

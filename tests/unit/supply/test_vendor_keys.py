@@ -19,7 +19,8 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.source import preset_repository
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import named_files
-from b200kit.supply.vendor_keys import KeyRefused, bring
+from b200kit.supply.program import SupplyRefused
+from b200kit.supply.vendor_keys import bring
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, VENDOR_FINGERPRINT, VENDOR_KEY, data
@@ -89,7 +90,7 @@ def test_what_is_not_the_pinned_key_is_refused_and_not_written(
         "nobody": "http://127.0.0.1:9/key",
         "cut off": f"{site}/cut",
     }
-    with pytest.raises(KeyRefused) as refused:
+    with pytest.raises(SupplyRefused) as refused:
         bring(preset(urls.get(wrong, "")), tmp_path / "keys", None if wrong in urls else given)
     said = str(refused.value).replace(site, "SITE").replace(str(tmp_path), "TMP")
     assert_message(said)

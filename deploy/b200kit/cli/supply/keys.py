@@ -9,7 +9,8 @@ import click
 from b200kit.catalog import load
 from b200kit.cli.command import Command, Refusal
 from b200kit.run import console
-from b200kit.supply.vendor_keys import KeyRefused, bring
+from b200kit.supply.program import SupplyRefused
+from b200kit.supply.vendor_keys import bring
 
 DONE, REFUSED = 0, 1
 
@@ -42,7 +43,7 @@ def command(system: str, folder: Path, given: Path | None) -> int:
         try:
             done = "brought" if bring(preset, folder, given) else "there already"
             console.err(f"{preset.name}: {preset.fingerprint}, {done}")
-        except KeyRefused as error:
+        except SupplyRefused as error:
             refused.append(str(error))
     console.err(*refused[1:])
     if refused:

@@ -13,7 +13,7 @@ from b200kit.supply.locks import make
 from b200kit.supply.locks.lock_file import difference, pins, said, same_pins
 from b200kit.supply.locks.make import Wanted
 from b200kit.supply.locks.recipe import Recipe, recipes
-from b200kit.supply.locks.resolver import LockError
+from b200kit.supply.program import SupplyRefused
 
 MADE, REFUSED, USAGE = 0, 1, 2
 
@@ -87,7 +87,7 @@ def _recipe(engine: str, kind: str) -> Recipe:
 def _made(wanted: Wanted, python: str, day: str) -> str:
     try:
         return make.make(wanted, python, day)
-    except LockError as error:
+    except SupplyRefused as error:
         what = f"{wanted.recipe.engine} {wanted.version} for Python {python}"
         raise Refusal(f"{what}: {error}. Nothing was written.", REFUSED) from None
 

@@ -20,23 +20,13 @@ from b200kit.operations import mirror_needs
 from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.run import console
 from b200kit.supply.mirror import build, serve, signature, sums, wanted
-from b200kit.supply.mirror.apt_closure import AptRefused
-from b200kit.supply.mirror.apt_publish import PublishFailed
-from b200kit.supply.mirror.images import ImageRefused
 from b200kit.supply.mirror.needs import Needs
-from b200kit.supply.mirror.signature import SignatureRefused
-from b200kit.supply.mirror.sums import Sums, SumsRefused
-from b200kit.supply.mirror.wanted import BuildRefused, Download, Wanted
-from b200kit.supply.mirror.wheels import WheelsRefused
-from b200kit.supply.models.hub import HubError
-from b200kit.supply.models.publish import PublishError
+from b200kit.supply.mirror.sums import Sums
+from b200kit.supply.mirror.wanted import Download, Wanted
+from b200kit.supply.program import SupplyRefused
 
 DONE, REFUSED = 0, 1
 _CODES = {DONE: "done", REFUSED: "refused, or not fetched"}
-_REFUSALS = (
-    AptRefused, BuildRefused, HubError, ImageRefused, PublishError, PublishFailed, SignatureRefused,
-    SumsRefused, WheelsRefused, OSError,
-)  # fmt: skip
 _ADVICE = {
     errno.EACCES: ": a port below 1024 takes root; take another --port",
     errno.EADDRINUSE: ": ss -ltnp 'sport = :{port}' names who has it; take another --port",
@@ -204,7 +194,7 @@ def _refusals() -> Iterator[None]:
     except InventoryRefused as error:
         console.err(*error.lines[1:])
         raise Refusal(error, REFUSED) from None
-    except _REFUSALS as error:
+    except (SupplyRefused, OSError) as error:
         raise Refusal(error, REFUSED) from None
 
 

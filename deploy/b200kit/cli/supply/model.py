@@ -14,14 +14,13 @@ from b200kit.catalog import load, model_name
 from b200kit.cli.command import Command, Group, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
-from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse, size_text
+from b200kit.node.weights.manifest import ManifestFile, parse, size_text
 from b200kit.node.weights.source import Source
 from b200kit.run import console
 from b200kit.supply.models import checkpoint, directory, hub, manifest, publish
 from b200kit.supply.models.checkpoint import Read
-from b200kit.supply.models.hub import HubError
 from b200kit.supply.models.manifest import Origin
-from b200kit.supply.models.publish import PublishError
+from b200kit.supply.program import SupplyRefused
 
 DONE, REFUSED = 0, 1
 _CODES = {DONE: "there", REFUSED: "refused, or not fetched"}
@@ -135,7 +134,7 @@ def _pin(
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except (HubError, PublishError, ManifestError, ValueError, OSError) as error:
+    except (SupplyRefused, ValueError, OSError) as error:
         raise Refusal(error, REFUSED) from None
 
 

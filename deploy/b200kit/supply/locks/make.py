@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from b200kit.supply.locks import resolver, rules
 from b200kit.supply.locks.lock_file import pins
 from b200kit.supply.locks.recipe import Recipe
-from b200kit.supply.locks.resolver import LockError, Request
+from b200kit.supply.locks.resolver import Request
+from b200kit.supply.program import SupplyRefused
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Wanted:
 
 
 def make(wanted: Wanted, python: str, day: str) -> str:
-    """The text of the lock; `LockError` where there is none, or none that would work."""
+    """The text of the lock; `SupplyRefused` where there is none, or none that would work."""
     recipe = wanted.recipe
     given = (*recipe.overrides.get(wanted.version, ()), *wanted.overrides)
     request = Request(
@@ -35,7 +36,7 @@ def make(wanted: Wanted, python: str, day: str) -> str:
     body, left_out = _with_kernels(wanted, request)
     text = _header(wanted, python, day, given, left_out) + body
     if found := rules.faults(text, recipe, recipe.file_name(python)):
-        raise LockError(f"what the index has does not fit together: {found[0]}")
+        raise SupplyRefused(f"what the index has does not fit together: {found[0]}")
     return text
 
 
@@ -49,7 +50,7 @@ def _with_kernels(wanted: Wanted, request: Request) -> tuple[str, str]:
     try:
         more = replace(request, requirements=(*request.requirements, *kernels))
         return resolver.resolve(more), ""
-    except LockError:
+    except SupplyRefused:
         without = replace(request, overrides=(*request.overrides, nowhere(of)))
         return resolver.resolve(without), of
 

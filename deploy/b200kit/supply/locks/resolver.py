@@ -7,13 +7,14 @@ a place.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from uv import find_uv_bin
+
+from b200kit.supply.program import SupplyRefused, run
 
 _TIMEOUT_S = 600.0
 _OPTIONS = (
@@ -23,10 +24,6 @@ _OPTIONS = (
 # How uv begins its lines.
 _MARK = re.compile(r"^[^A-Za-z0-9_]*(error|cause|Caused by):\s*|^[^A-Za-z0-9_`\"']+")
 _ASIDE = re.compile(r"(hint|warning):|No solution found|$")
-
-
-class LockError(Exception):
-    """A lock can't be made, in one line."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Request:
 
 
 def resolve(request: Request) -> str:
-    """Every package that is needed, pinned with its wheels' hashes; `LockError` if none fit."""
+    """Every package that is needed, pinned with its wheels' hashes; `SupplyRefused` if none fit."""
     with TemporaryDirectory() as folder:
         files = [
             _file(Path(folder, name), lines)
@@ -85,15 +82,10 @@ def _program() -> str:
 
 
 def _run(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise LockError(f"uv did not answer within {_TIMEOUT_S:.0f} s") from None
+    done = run("uv", command, _TIMEOUT_S, text=True)
     if done.returncode:
-        raise LockError(_cause(done.stderr))
-    return done.stdout
+        raise SupplyRefused(_cause(done.stderr))
+    return str(done.stdout)
 
 
 def _cause(said: str) -> str:

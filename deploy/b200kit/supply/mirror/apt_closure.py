@@ -19,6 +19,7 @@ from b200kit.node.packages import candidates
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.run.render import render
 from b200kit.supply.mirror.needs import Transaction
+from b200kit.supply.program import SupplyRefused
 
 _MISSING = "apt-get is not installed: a mirror is built on Debian or Ubuntu"
 _UPDATE_S, _FETCH_S = 900, 7200
@@ -45,10 +46,6 @@ Dir::State::lists "{root}/state/lists";
 Dir::State::status "{root}/status";
 Dir::Cache "{root}/cache";
 """
-
-
-class AptRefused(Exception):
-    """What apt does not have or cannot reach, in one line."""
 
 
 class Closure:
@@ -82,9 +79,9 @@ class Closure:
                 key = openpgp.embedded(text, each.fingerprint)
             except FileNotFoundError:
                 keys = f"b200 keys {self.of.system} --to {Path(each.key).parent}"
-                raise AptRefused(f"{each.key} is not there: {keys}") from None
+                raise SupplyRefused(f"{each.key} is not there: {keys}") from None
             except (OSError, ValueError) as error:
-                raise AptRefused(f"{each.key}: {error}") from None
+                raise SupplyRefused(f"{each.key}: {error}") from None
             source = render("apt/repository.sources.j2", repository=each, key=key)
             (parts / f"{each.name}.sources").write_bytes(source)
 
@@ -94,7 +91,7 @@ class Closure:
         named = f"{own['ID']}{own.get('VERSION_ID', '').replace('.', '')}"
         if named != self.of.system:
             give = f"--distribution {self.of.system}=FILE, a .sources file of its archive"
-            raise AptRefused(f"{self.of.system}: this machine runs {named}: give {give}")
+            raise SupplyRefused(f"{self.of.system}: this machine runs {named}: give {give}")
         listed = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
         for number, file in enumerate(each for each in listed if each.is_file()):
             (parts / f"own-{number}{file.suffix}").write_bytes(file.read_bytes())
@@ -107,11 +104,11 @@ class Closure:
         asked = [each.url for each in self.of.repositories]
         choice = candidates.choose(self.of.packages, offered, [*asked, "the distribution"])
         if choice.problems:
-            raise AptRefused(f"{self.of.system}: {choice.problems[0]}")
+            raise SupplyRefused(f"{self.of.system}: {choice.problems[0]}")
         self.words = choice.words
         rows = _ROW.findall(self._install("--print-uris", "-qq"))
         if not rows:
-            raise AptRefused(f"{self.of.system}: apt names no SHA-256 of what it would fetch")
+            raise SupplyRefused(f"{self.of.system}: apt names no SHA-256 of what it would fetch")
         return {url: ManifestFile(name, int(size), sha256) for url, name, size, sha256 in rows}
 
     def fetch(self) -> None:
@@ -127,9 +124,9 @@ class Closure:
         try:
             return "\n".join(replace(self.apt, limit_s=limit).said(*argv))
         except FileNotFoundError:
-            raise AptRefused(_MISSING) from None
+            raise SupplyRefused(_MISSING) from None
         except AptFailed as error:
-            raise AptRefused(f"{self.of.system}: {error}") from None
+            raise SupplyRefused(f"{self.of.system}: {error}") from None
 
 
 def _acquire() -> str:
@@ -137,6 +134,6 @@ def _acquire() -> str:
     try:
         _, lines = Apt().attempt("apt-config", "dump", "Acquire")
     except FileNotFoundError:
-        raise AptRefused(_MISSING) from None
+        raise SupplyRefused(_MISSING) from None
     wanted = re.compile(r"Acquire::(https?|ftp|Proxy|ForceIPv[46])\b.*[^:] \".+\";")
     return "\n".join(filter(wanted.match, lines))

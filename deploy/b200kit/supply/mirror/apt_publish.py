@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 from datetime import datetime
 from pathlib import Path
 
 from b200kit.node.lib import durable_files
 from b200kit.supply.mirror.signature import Signer
+from b200kit.supply.program import SupplyRefused, run
 
-_MISSING = "apt-ftparchive is not installed: apt-get install apt-utils"
-
-
-class PublishFailed(Exception):
-    """apt-ftparchive did not do, in one line."""
+_LIMIT_S = 3600
 
 
 def publish(folder: Path, system: str, signer: Signer, now: datetime, expires: datetime) -> None:
@@ -53,13 +49,9 @@ def _fields(system: str, now: datetime, expires: datetime) -> list[str]:
 
 
 def _ftparchive(folder: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["apt-ftparchive", *arguments], cwd=folder, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise PublishFailed(_MISSING) from None
+    argv = ["apt-ftparchive", *arguments]
+    done = run("apt-utils", argv, _LIMIT_S, cwd=folder, text=True, errors="replace")
     if done.returncode:
         last = (done.stderr.strip() or "it gave no reason").splitlines()[-1]
-        raise PublishFailed(f"apt-ftparchive: {last}")
-    return done.stdout
+        raise SupplyRefused(f"apt-ftparchive: {last}")
+    return str(done.stdout)

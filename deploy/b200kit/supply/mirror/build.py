@@ -16,13 +16,13 @@ from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import PARTIAL, ManifestFile
 from b200kit.node.weights.source import Source
 from b200kit.supply.mirror import apt_publish, images, sums, wheels
-from b200kit.supply.mirror.apt_closure import AptRefused
 from b200kit.supply.mirror.needs import Checkpoint, Needs
 from b200kit.supply.mirror.signature import Signer
 from b200kit.supply.mirror.sums import Sums
-from b200kit.supply.mirror.wanted import MODELS, WHEELS, BuildRefused, Wanted
+from b200kit.supply.mirror.wanted import MODELS, WHEELS, Wanted
 from b200kit.supply.models import hub, publish
 from b200kit.supply.models.manifest import origin_of
+from b200kit.supply.program import SupplyRefused
 
 KEY = "keys/mirror.asc"
 _TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *sums.OWN)
@@ -34,7 +34,7 @@ def is_built(root: Path, of: Wanted, signer: Signer) -> bool:
     """Whether the mirror has these files already, by good sums with time left."""
     try:
         there = sums.read(root)
-    except (OSError, sums.SumsRefused):
+    except (OSError, SupplyRefused):
         return False
     wanted = of.files()
     more = [path for path in there.files if path not in wanted and _is_fetched(path)]
@@ -65,7 +65,7 @@ def require_own(root: Path) -> None:
     """Refuse a directory that holds something else: a build removes what is no part of it."""
     foreign = sorted(path.name for path in root.iterdir() if path.name not in _TOP)
     if foreign:
-        raise BuildRefused(f"{root} holds {foreign[0]}, which is no part of a mirror")
+        raise SupplyRefused(f"{root} holds {foreign[0]}, which is no part of a mirror")
 
 
 def fetch(root: Path, of: Wanted, say: Say) -> None:
@@ -100,7 +100,7 @@ def _prove(pool: Path, entries: Iterable[ManifestFile]) -> None:
     for entry in entries:
         path = pool / entry.path
         if not path.is_file() or sha256(path) != entry.sha256:
-            raise AptRefused(f"{path}: content is not what the repository's index names")
+            raise SupplyRefused(f"{path}: content is not what the repository's index names")
 
 
 def _fetch_wheels(folder: Path, of: Mapping[str, ManifestFile], say: Say) -> None:
@@ -126,7 +126,7 @@ def _fetch_model(
         return
     origin = origin_of(raw)
     if origin is None:
-        raise BuildRefused(f"{target} is not whole: b200 model publish brings the rest")
+        raise SupplyRefused(f"{target} is not whole: b200 model publish brings the rest")
     source = hub.source(origin)
     folder = publish.building(root / "models", model.name, raw)
     publish.fetch(folder, entries, lambda _: source, lambda line: say(f"{model.name}: {line}"))

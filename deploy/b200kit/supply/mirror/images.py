@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +18,13 @@ from typing import Any
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import ManifestFile
+from b200kit.supply.program import SupplyRefused, run
 
 FOLDER = "v2"
 _REFERENCE = re.compile(r"(?P<host>[^/]+)/(?P<name>[a-z0-9/._-]+)@sha256:(?P<hex>[0-9a-f]{64})")
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _BUILDING = ".building"
 _LOOK_S, _FETCH_S = 300, 4 * 3600
-_MISSING = "skopeo is not installed: it fetches container images"
-
-
-class ImageRefused(Exception):
-    """An image that cannot be had, or is another one, in one line."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +43,17 @@ class Image:
 
 
 def find(reference: str) -> Image:
-    """The image that HOST/NAME@sha256:DIGEST names at its registry; raises ImageRefused."""
+    """The image that HOST/NAME@sha256:DIGEST names at its registry; raises SupplyRefused."""
     match = _REFERENCE.fullmatch(reference)
     if not match or {"", ".", ".."} & {*match["name"].split("/")}:
-        raise ImageRefused(f"{reference} is no HOST/NAME@sha256:DIGEST")
+        raise SupplyRefused(f"{reference} is no HOST/NAME@sha256:DIGEST")
     raw = _skopeo(reference, _LOOK_S, "inspect", "--raw", f"docker://{reference}")
     if hashlib.sha256(raw).hexdigest() != match["hex"]:
-        raise ImageRefused(f"{reference}: the registry's manifest is another one")
+        raise SupplyRefused(f"{reference}: the registry's manifest is another one")
     try:
         files = _files(reference, documents.parse(raw, documents.LARGE))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ImageRefused(f"{reference}: its manifest is none that is known") from None
+        raise SupplyRefused(f"{reference}: its manifest is none that is known") from None
     own = ManifestFile(f"manifests/sha256:{match['hex']}", len(raw), match["hex"])
     return Image(reference, match["name"], raw, (own, *files))
 
@@ -69,7 +64,7 @@ def _files(reference: str, manifest: Mapping[str, Any]) -> tuple[ManifestFile, .
         fits = {"architecture": "amd64", "os": "linux"}.items()
         found = [each for each in manifest["manifests"] if fits <= each.get("platform", {}).items()]
         give = f": give {reference.partition('@')[0]}@{found[0]['digest']}" if found else ""
-        raise ImageRefused(f"{reference} is a list of images, one a kind of machine{give}")
+        raise SupplyRefused(f"{reference} is a list of images, one a kind of machine{give}")
     blobs = {each["digest"]: each for each in (manifest["config"], *manifest["layers"])}
     if not all(map(_BLOB.fullmatch, blobs)):
         raise ValueError
@@ -99,7 +94,7 @@ def fetch(root: Path, image: Image, say: Callable[[str], None]) -> None:
     shutil.rmtree(building)
     for entry in image.entries:
         if not _is_there(folder, entry):
-            raise ImageRefused(f"{image.reference}: {entry.path} is not what its digest says")
+            raise SupplyRefused(f"{image.reference}: {entry.path} is not what its digest says")
 
 
 def _is_there(folder: Path, entry: ManifestFile) -> bool:
@@ -114,25 +109,17 @@ def media_type(manifest: Path) -> str:
             documents.Object, manifest.read_bytes(), documents.LARGE, manifest
         )
     except documents.Malformed as error:
-        raise ImageRefused(str(error)) from None
+        raise SupplyRefused(str(error)) from None
     said = document.get("mediaType")
     return str(said or "application/vnd.oci.image.manifest.v1+json")
 
 
 def _skopeo(reference: str, limit_s: int, *words: str) -> bytes:
-    try:
-        done = subprocess.run(
-            ["skopeo", *words], capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s,
-            check=False,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise ImageRefused(_MISSING) from None
-    except subprocess.TimeoutExpired:
-        raise ImageRefused(f"{reference}: no answer within {limit_s} s") from None
+    done = run("skopeo", ["skopeo", *words], limit_s)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ImageRefused(f"{reference}: {_why(said[-1]) if said else 'skopeo gave no reason'}")
-    return done.stdout
+        raise SupplyRefused(f"{reference}: {_why(said[-1]) if said else 'skopeo gave no reason'}")
+    return bytes(done.stdout)
 
 
 def _why(line: str) -> str:

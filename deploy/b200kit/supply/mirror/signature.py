@@ -15,14 +15,10 @@ from pathlib import Path
 
 from b200kit.inventory import openpgp
 from b200kit.node.lib import durable_files
+from b200kit.supply.program import SupplyRefused, run
 
 _LIMIT_S = 120
 _SIGNATURES = {"GOODSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG"}
-_MISSING = "gpg is not installed: apt-get install gnupg"
-
-
-class SignatureRefused(Exception):
-    """A key or a signature that is not to be used, in one line."""
 
 
 class Gpg:
@@ -32,26 +28,18 @@ class Gpg:
         self.home = home
 
     def run(self, *arguments: str | Path) -> str:
-        """What gpg prints; SignatureRefused with its last word where it fails."""
+        """What gpg prints; SupplyRefused with its last word where it fails."""
         done = self._run(*arguments)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.startswith("gpg: ")]
-            raise SignatureRefused((said or ["gpg failed"])[-1].removeprefix("gpg: "))
+            raise SupplyRefused((said or ["gpg failed"])[-1].removeprefix("gpg: "))
         return done.stdout
 
     def _run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         options = ("--batch", "--no-tty", "--pinentry-mode", "loopback", "--passphrase", "")
         environment = {**os.environ, "GNUPGHOME": str(self.home), "LC_ALL": "C"}
-        try:
-            return subprocess.run(
-                ["gpg", *options, *map(str, arguments)], env=environment, capture_output=True,
-                text=True, errors="replace", timeout=_LIMIT_S, check=False,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except FileNotFoundError:
-            raise SignatureRefused(_MISSING) from None
-        except subprocess.TimeoutExpired:
-            raise SignatureRefused(f"gpg took more than {_LIMIT_S} s") from None
+        argv = ["gpg", *options, *map(str, arguments)]
+        return run("gnupg", argv, _LIMIT_S, env=environment, text=True, errors="replace")
 
     def is_signed(self, file: Path, signature: Path, fingerprint: str) -> bool:
         """Whether the signature is good and by that key, none of both expired or revoked.
@@ -97,15 +85,15 @@ def _secret(gpg: Gpg) -> str:
     rows = [line.split(":") for line in gpg.run("--with-colons", "-K").splitlines()]
     keys = [rows[at + 1][9] for at, row in enumerate(rows) if row[0] == "sec"]
     if len(keys) != 1:
-        raise SignatureRefused(f"{len(keys)} private keys, not one")
+        raise SupplyRefused(f"{len(keys)} private keys, not one")
     return keys[0]
 
 
 def _imported(gpg: Gpg, private: Path) -> str:
     if not private.is_file():
-        raise SignatureRefused(f"{private} is not there: b200 mirror key makes it")
+        raise SupplyRefused(f"{private} is not there: b200 mirror key makes it")
     if private.stat().st_mode & 0o077:
-        raise SignatureRefused(f"{private} can be read by others: chmod 600 {private}")
+        raise SupplyRefused(f"{private} can be read by others: chmod 600 {private}")
     gpg.run("--import", private)
     return _secret(gpg)
 
@@ -140,24 +128,24 @@ class Signer:
 
 @contextmanager
 def signer(private: Path, wanted: str) -> Iterator[Signer]:
-    """The signer with a private key; SignatureRefused where it is not the one *wanted*."""
+    """The signer with a private key; SupplyRefused where it is not the one *wanted*."""
     with _gpg() as gpg:
         found = _imported(gpg, private)
         if found != wanted.upper():
-            raise SignatureRefused(f"{private} is {found}, and the inventory pins {wanted}")
+            raise SupplyRefused(f"{private} is {found}, and the inventory pins {wanted}")
         yield Signer(gpg, found)
 
 
 def require(file: Path, signature: Path, key: Path) -> None:
-    """Hold a signature against an armored public key; SignatureRefused unless it is by that."""
+    """Hold a signature against an armored public key; SupplyRefused unless it is by that."""
     try:
         fingerprints = openpgp.fingerprints(key.read_text(errors="replace"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise SignatureRefused(f"{key}: {why}") from None
+        raise SupplyRefused(f"{key}: {why}") from None
     if len(fingerprints) != 1:
-        raise SignatureRefused(f"{key} has {len(fingerprints)} keys: give the mirror's alone")
+        raise SupplyRefused(f"{key} has {len(fingerprints)} keys: give the mirror's alone")
     with _gpg() as gpg:
         gpg.run("--import", key)
         if not gpg.is_signed(file, signature, fingerprints[0]):
-            raise SignatureRefused(f"{file.name} is not signed by {fingerprints[0]} ({key})")
+            raise SupplyRefused(f"{file.name} is not signed by {fingerprints[0]} ({key})")

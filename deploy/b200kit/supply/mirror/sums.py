@@ -23,6 +23,7 @@ from pathlib import Path
 from b200kit.node.lib import timestamp
 from b200kit.node.weights.download import sha256
 from b200kit.supply.mirror import signature
+from b200kit.supply.program import SupplyRefused
 
 NAME, SIGNATURE = "SHA256SUMS", "SHA256SUMS.asc"
 OWN = (NAME, SIGNATURE)
@@ -31,10 +32,6 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _MOST_BYTES = 64 << 20
 _PARALLEL = 4
 Progress = Callable[[int, int], None]
-
-
-class SumsRefused(ValueError):
-    """A SHA256SUMS that cannot be used, in one line."""
 
 
 @dataclass(frozen=True)
@@ -66,52 +63,52 @@ class Sums:
 
 
 def parse(raw: bytes) -> Sums:
-    """The sums in *raw*; SumsRefused for any other text, and for paths that climb out."""
+    """The sums in *raw*; SupplyRefused for any other text, and for paths that climb out."""
     text = raw.decode("utf-8", "replace")
     head = _HEAD.match(text)
     if not head or len(raw) > _MOST_BYTES:
-        raise SumsRefused(f"{NAME} is not that of a mirror")
+        raise SupplyRefused(f"{NAME} is not that of a mirror")
     files: dict[str, str] = {}
     for line in text[head.end() :].removesuffix("\n").split("\n"):
         found = _LINE.fullmatch(line) if line.isprintable() and "\\" not in line else None
         if not found or {"", ".", ".."} & {*found[2].split("/")}:
-            raise SumsRefused(f"{NAME} has a line that is no SHA-256 and path in it: {line[:80]!r}")
+            raise SupplyRefused(
+                f"{NAME} has a line that is no SHA-256 and path in it: {line[:80]!r}"
+            )
         if found[2] in OWN or found[2] in files:
-            raise SumsRefused(f"{NAME} names {found[2]}, which it cannot prove")
+            raise SupplyRefused(f"{NAME} names {found[2]}, which it cannot prove")
         files[found[2]] = found[1]
     try:
         expires = timestamp.parse(head[2])
     except ValueError:
-        raise SumsRefused(f"{NAME} does not say when it expires") from None
+        raise SupplyRefused(f"{NAME} does not say when it expires") from None
     return Sums(datetime.fromtimestamp(int(head[1]), UTC), expires, head[3], files)
 
 
 def read(root: Path) -> Sums:
-    """The sums of a directory, held to no signature; OSError, SumsRefused."""
+    """The sums of a directory, held to no signature; OSError, SupplyRefused."""
     return parse((root / NAME).read_bytes())
 
 
 def trusted(root: Path, key: Path, after: Path | None = None) -> Sums:
     """The sums of a directory, if *key* signed them and their time is not over.
 
-    They must not be older than those of *after*, the mirror that they are to replace. SumsRefused.
+    They must not be older than those of *after*, the mirror that they are to replace. Raises
+    SupplyRefused.
     """
     for each in (root / NAME, root / SIGNATURE):
         if each.is_symlink() or not each.is_file():
-            raise SumsRefused(f"{each} is not there")
-    try:
-        signature.require(root / NAME, root / SIGNATURE, key)
-    except signature.SignatureRefused as error:
-        raise SumsRefused(str(error)) from None
+            raise SupplyRefused(f"{each} is not there")
+    signature.require(root / NAME, root / SIGNATURE, key)
     found, now = read(root), datetime.now(UTC)
     if now >= found.expires:
-        raise SumsRefused(f"{NAME} expired on {found.expires:%Y-%m-%d}: build the mirror again")
+        raise SupplyRefused(f"{NAME} expired on {found.expires:%Y-%m-%d}: build the mirror again")
     # Clocks differ by some minutes.
     if found.made > now + timedelta(hours=1):
         when = timestamp.text(found.made)
-        raise SumsRefused(f"{NAME} is of {when}, which is yet to come: check the clock")
+        raise SupplyRefused(f"{NAME} is of {when}, which is yet to come: check the clock")
     if after and found.made < (there := read(after)).made:
-        raise SumsRefused(
+        raise SupplyRefused(
             f"{root} has the serial {found.serial}, of {found.made:%Y-%m-%d}; {after} is newer, "
             f"{there.serial}, of {there.made:%Y-%m-%d}"
         )

@@ -18,12 +18,9 @@ from b200kit.supply.mirror.apt_closure import Closure
 from b200kit.supply.mirror.images import Image
 from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs
 from b200kit.supply.models.manifest import origin_of
+from b200kit.supply.program import SupplyRefused
 
 WHEELS, MODELS = "wheels", "models"
-
-
-class BuildRefused(Exception):
-    """Why a mirror is not built, in one line."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,8 @@ def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[M
             try:
                 return model, raw, parse(raw, model.revision)
             except ManifestError as error:
-                raise BuildRefused(f"{path}: {error}") from None
-    raise BuildRefused(
+                raise SupplyRefused(f"{path}: {error}") from None
+    raise SupplyRefused(
         f"{model.name} {model.revision[:12]} has no manifest: {model.made_by}, or, of your own "
         f"files, b200 model publish DIR --to MIRROR/{MODELS} --name {model.name}"
     )

@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 from b200kit.inventory import engine_rules
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.supply.locks import lock_file, resolver
+from b200kit.supply.program import SupplyRefused
 
 _TIMEOUT_S = 60
 # A wheel's parts may have more in them than a name of a file (packaging does not look).
@@ -28,30 +29,26 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_.+!-]+\.whl")
 _OLDEST_GLIBC, _DEFAULT_GLIBC = 5, "2.34"
 
 
-class WheelsRefused(Exception):
-    """Wheels that the index does not have as locked, in one line."""
-
-
 def wanted(lock: Path) -> dict[str, ManifestFile]:
     """URL to file of every wheel that a lock installs, on the Python and glibc that it names."""
     try:
         text = lock.read_text(encoding="utf-8")
     except OSError as error:
-        raise WheelsRefused(f"{lock}: {error.strerror}") from None
+        raise SupplyRefused(f"{lock}: {error.strerror}") from None
     pythons = engine_rules.python_of(text)
     if len(pythons) != 1:
-        raise WheelsRefused(f'{lock} names no single Python: add "# python: 3.12"')
+        raise SupplyRefused(f'{lock} names no single Python: add "# python: 3.12"')
     [(major, minor)] = pythons
     glibc = (lock_file.said(text, "glibc") or [_DEFAULT_GLIBC])[0]
     try:
         chosen = resolver.placed(lock, f"{major}.{minor}", glibc)
-    except resolver.LockError as error:
-        raise WheelsRefused(f"{lock.name}: {error}") from None
+    except SupplyRefused as error:
+        raise SupplyRefused(f"{lock.name}: {error}") from None
     pins = lock_file.pins(text)
     try:
         files = dict(_files(tomllib.loads(chosen), (major, minor), glibc))
     except (tomllib.TOMLDecodeError, PylockValidationError, RecursionError) as error:
-        raise WheelsRefused(f"{lock.name}: what uv writes is no lock: {error}") from None
+        raise SupplyRefused(f"{lock.name}: what uv writes is no lock: {error}") from None
     _require_all(lock, pins, files)
     return dict(files.values())
 
@@ -69,7 +66,7 @@ def _files(
     lock = Pylock.from_dict(document)
     for package, file in lock.select(environment=where, tags=list(tags(python, glibc))):  # type: ignore[arg-type]
         if not isinstance(file, PackageWheel) or not file.url:
-            raise WheelsRefused(f"{package.name}: the index has no wheel of it")
+            raise SupplyRefused(f"{package.name}: the index has no wheel of it")
         size = file.size if file.size is not None else _size(file.url)
         name = named(package.name, str(package.version), file.url)
         yield package.name, (file.url, ManifestFile(name, size, file.hashes.get("sha256", "")))
@@ -84,7 +81,7 @@ def named(package: str, version: str, url: str) -> str:
     except (InvalidWheelFilename, InvalidVersion):
         sound = False
     if not sound or not _FILE_NAME.fullmatch(name):
-        raise WheelsRefused(f"{package}: the index names {name!r}, no wheel of {package} {version}")
+        raise SupplyRefused(f"{package}: the index names {name!r}, no wheel of {package} {version}")
     return name
 
 
@@ -107,7 +104,7 @@ def _size(url: str) -> int:
         answer.raise_for_status()
         return int(answer.headers["Content-Length"])
     except (requests.RequestException, KeyError, ValueError):
-        raise WheelsRefused(f"{url}: its size is not known") from None
+        raise SupplyRefused(f"{url}: its size is not known") from None
 
 
 def _require_all(
@@ -115,11 +112,11 @@ def _require_all(
 ) -> None:
     for name, pin in pins.items():
         if name not in files:
-            raise WheelsRefused(f"{lock.name}: the index has no wheel of {name} {pin.version}")
+            raise SupplyRefused(f"{lock.name}: the index has no wheel of {name} {pin.version}")
         _, entry = files[name]
         if f"sha256:{entry.sha256}" not in pin.hashes:
             message = f"the index has another {entry.path} than the lock"
-            raise WheelsRefused(f"{lock.name}: {message}")
+            raise SupplyRefused(f"{lock.name}: {message}")
 
 
 def page(names: list[str]) -> bytes:

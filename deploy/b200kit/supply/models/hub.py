@@ -15,13 +15,10 @@ from b200kit.inventory.keys.weights import is_plain
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.node.weights.source import Source, SourceError, insist
 from b200kit.supply.models.manifest import Origin
+from b200kit.supply.program import SupplyRefused
 
 _TIMEOUT_S = 60.0
 _TRIES, _PAUSE_S = 4, 1.0
-
-
-class HubError(Exception):
-    """What the Hub does not give, in one line without any token."""
 
 
 def _library() -> Any:
@@ -42,7 +39,7 @@ def source(origin: Origin) -> Source:
     """Where the files of a commit are, with the token that huggingface_hub finds."""
     base, token = endpoint(), _library().get_token()
     if token and is_plain(base):
-        raise HubError(f"the token would be sent in plain text to {base}: use https://")
+        raise SupplyRefused(f"the token would be sent in plain text to {base}: use https://")
     return Source(f"{base}/{origin.below}", token, _TIMEOUT_S)
 
 
@@ -90,9 +87,9 @@ def _tree(origin: Origin) -> list[Any]:
         found = api.list_repo_tree(origin.repository, revision=origin.commit, recursive=True)
         files = [each for each in found if isinstance(each, library.hf_api.RepoFile)]
     except Exception as error:
-        raise HubError(_why(library, origin, error)) from None
+        raise SupplyRefused(_why(library, origin, error)) from None
     if at != origin.commit:
-        raise HubError(f"{origin.repository}: {origin.commit} is no commit; it stands at {at}")
+        raise SupplyRefused(f"{origin.repository}: {origin.commit} is no commit; it stands at {at}")
     return files
 
 
@@ -121,12 +118,12 @@ def _entry(file: Any, of: Source) -> ManifestFile:
     content = head(of, file.path, file.size + 1)
     framed = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
     if framed.hexdigest() != file.blob_id:
-        raise HubError(f"{file.path}: the Hub serves another content than its commit has")
+        raise SupplyRefused(f"{file.path}: the Hub serves another content than its commit has")
     return ManifestFile(file.path, len(content), hashlib.sha256(content).hexdigest())
 
 
 def head(of: Source, path: str, count: int) -> bytes:
-    """The first bytes of a file; HubError where they don't come."""
+    """The first bytes of a file; SupplyRefused where they don't come."""
 
     def ask() -> bytes:
         answer, got = of.open(path), b""
@@ -140,4 +137,4 @@ def head(of: Source, path: str, count: int) -> bytes:
     try:
         return insist(ask, _TRIES, _PAUSE_S)
     except SourceError as error:
-        raise HubError(str(error)) from None
+        raise SupplyRefused(str(error)) from None

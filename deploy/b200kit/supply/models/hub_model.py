@@ -12,8 +12,8 @@ from b200kit.inventory.keys.weights import token_problems
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.weights.manifest import ManifestError, parse
 from b200kit.supply.models import hub
-from b200kit.supply.models.hub import HubError
 from b200kit.supply.models.manifest import origin_of, pin_command
+from b200kit.supply.program import SupplyRefused
 
 
 def manifest(spec: NodeSpec) -> bytes | None:
@@ -41,7 +41,7 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
         where = url(raw)
     except OSError:
         yield Problem("model_manifest", f"{spec.model_manifest} is not there: {made_by(spec)}")
-    except HubError as error:
+    except SupplyRefused as error:
         yield Problem("source", str(error))
     except (ManifestError, ValueError) as error:
         yield Problem("model_manifest", f"{spec.model_manifest}: {error}: {made_by(spec)}")

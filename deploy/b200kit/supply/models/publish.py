@@ -19,13 +19,10 @@ from b200kit.node.weights.fetch import only
 from b200kit.node.weights.manifest import NAME, ManifestFile, size_text
 from b200kit.node.weights.source import Source
 from b200kit.supply.models.manifest import revision
+from b200kit.supply.program import SupplyRefused
 
 _PARALLEL = 4
 Say = Callable[[str], None]
-
-
-class PublishError(Exception):
-    """Why a model is not published, in one line."""
 
 
 def is_there(target: Path, raw: bytes, entries: Sequence[ManifestFile]) -> bool:
@@ -62,7 +59,7 @@ def fetch(
         finally:
             os.close(lock)
     except FetchError as error:
-        raise PublishError(str(error)) from None
+        raise SupplyRefused(str(error)) from None
 
 
 def _bring_all(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from b200kit.supply.mirror import apt_closure
-from b200kit.supply.mirror.apt_closure import AptRefused, Closure
+from b200kit.supply.mirror.apt_closure import Closure
 from b200kit.supply.mirror.needs import Transaction
+from b200kit.supply.program import SupplyRefused
 from tests.messages import assert_message
 
 
@@ -38,7 +39,7 @@ def test_own_archives_are_for_nodes_of_the_same_system(machine: Path) -> None:
         "own-0.list": "deb http://own.example x main\n",
         "own-1.sources": "Types: deb\n",
     }
-    with pytest.raises(AptRefused) as refused:
+    with pytest.raises(SupplyRefused) as refused:
         sources(machine, "debian13")
     assert_message(str(refused.value))
 

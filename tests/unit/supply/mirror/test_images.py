@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from b200kit.supply.mirror import images
-from b200kit.supply.mirror.images import ImageRefused
+from b200kit.supply.program import SupplyRefused
 
 HOST = "registry.example.internal"
 CONFIG, LAYER = b"{}", b"layer"
@@ -93,16 +93,16 @@ def test_blob_that_is_another_one_is_refused(registry: Registry, tmp_path: Path)
     found = images.find(registry(MANIFEST))
     [played] = (tmp_path / "registry/blobs").glob(f"{digest(LAYER).removeprefix('sha256:')}")
     played.write_bytes(b"other")
-    with pytest.raises(ImageRefused, match="not what its digest says"):
+    with pytest.raises(SupplyRefused, match="not what its digest says"):
         images.fetch(tmp_path, found, lambda _: None)
 
 
 def test_list_for_several_machines_is_refused_with_the_one_to_give(registry: Registry) -> None:
     fits = {"digest": digest(b"it"), "platform": {"architecture": "amd64", "os": "linux"}}
     other = {"digest": digest(b"arm"), "platform": {"architecture": "arm64", "os": "linux"}}
-    with pytest.raises(ImageRefused, match=f"give {HOST}/vendor/engine@{digest(b'it')}"):
+    with pytest.raises(SupplyRefused, match=f"give {HOST}/vendor/engine@{digest(b'it')}"):
         images.find(registry({"manifests": [other, fits]}))
-    with pytest.raises(ImageRefused, match=r"one a kind of machine$"):
+    with pytest.raises(SupplyRefused, match=r"one a kind of machine$"):
         images.find(registry({"manifests": [other]}))
 
 
@@ -111,7 +111,7 @@ def test_list_for_several_machines_is_refused_with_the_one_to_give(registry: Reg
     [f"{HOST}/vendor/engine:latest", f"{HOST}/../engine@{digest(b'')}", f"engine@{digest(b'')}"],
 )
 def test_what_is_no_reference_by_digest_is_refused(reference: str) -> None:
-    with pytest.raises(ImageRefused, match="is no HOST/NAME@sha256:DIGEST"):
+    with pytest.raises(SupplyRefused, match="is no HOST/NAME@sha256:DIGEST"):
         images.find(reference)
 
 
@@ -120,13 +120,13 @@ def test_what_is_no_reference_by_digest_is_refused(reference: str) -> None:
     [{}, {"config": described(b""), "layers": [{"digest": "sha256:../x", "size": 1}]}],
 )
 def test_manifest_of_another_kind_is_refused(registry: Registry, manifest: dict[str, Any]) -> None:
-    with pytest.raises(ImageRefused, match="none that is known"):
+    with pytest.raises(SupplyRefused, match="none that is known"):
         images.find(registry(manifest))
 
 
 def test_manifest_of_another_digest_is_refused(registry: Registry) -> None:
     registry(MANIFEST)
-    with pytest.raises(ImageRefused, match="is another one"):
+    with pytest.raises(SupplyRefused, match="is another one"):
         images.find(f"{HOST}/vendor/engine@{digest(b'foreign')}")
 
 
@@ -134,11 +134,11 @@ def test_what_skopeo_says_is_the_reason(registry: Registry, tmp_path: Path) -> N
     reference = registry(MANIFEST)
     line = 'time="2026" level=fatal msg="reading manifest in \\"it\\": denied"\n'
     (tmp_path / "registry/refusal").write_text(line)
-    with pytest.raises(ImageRefused, match=r'engine.*: reading manifest in "it": denied'):
+    with pytest.raises(SupplyRefused, match=r'engine.*: reading manifest in "it": denied'):
         images.find(reference)
 
 
 def test_missing_skopeo_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ImageRefused, match="skopeo is not installed"):
+    with pytest.raises(SupplyRefused, match="skopeo is not installed"):
         images.find(f"{HOST}/vendor/engine@{digest(b'')}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.supply.mirror import signature
-from b200kit.supply.mirror.signature import SignatureRefused
+from b200kit.supply.program import SupplyRefused
 
 # gpg takes its time for signing as that of the machine; --faked-system-time moves it.
 _run = subprocess.run
@@ -74,7 +74,7 @@ def test_key_in_its_time_is_taken_and_an_expired_one_is_not(
     at(monkeypatch, THEN)
     signature.require(*signed, key)
     at(monkeypatch, LATER)
-    with pytest.raises(SignatureRefused, match=r"SHA256SUMS is not signed by"):
+    with pytest.raises(SupplyRefused, match=r"SHA256SUMS is not signed by"):
         signature.require(*signed, key)
 
 
@@ -87,5 +87,5 @@ def test_key_that_is_revoked_is_not_taken(
     made.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
     ring.gpg("--import", str(made))
     at(monkeypatch, THEN)
-    with pytest.raises(SignatureRefused, match=r"SHA256SUMS is not signed by"):
+    with pytest.raises(SupplyRefused, match=r"SHA256SUMS is not signed by"):
         signature.require(*signed, ring.export("revoked-key.asc"))

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.supply.mirror import signature, sums
-from b200kit.supply.mirror.sums import Sums, SumsRefused
+from b200kit.supply.mirror.sums import Sums
+from b200kit.supply.program import SupplyRefused
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 
@@ -53,7 +54,7 @@ def test_what_is_written_is_read_again_by_sha256sum_too(root: Path) -> None:
 
 @in_subtests("path", ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/.", "", "a\\b", "a\r"])
 def test_path_outside_the_mirror_is_refused(path: str) -> None:
-    with pytest.raises(SumsRefused):
+    with pytest.raises(SupplyRefused):
         sums.parse(f"{HEAD}{'a' * 64}  {path}\n".encode())
 
 
@@ -66,7 +67,7 @@ def test_path_outside_the_mirror_is_refused(path: str) -> None:
     ],
 )
 def test_text_that_proves_nothing_is_refused(text: str) -> None:
-    with raises_message(SumsRefused):
+    with raises_message(SupplyRefused):
         sums.parse(text.encode())
 
 
@@ -85,7 +86,7 @@ def test_time_that_is_over_or_not_yet_begun_is_refused(
 ) -> None:
     begins, ends = NOW + timedelta(days=made), NOW + timedelta(days=expires)
     write(root, replace(MADE, made=begins, expires=ends))
-    with pytest.raises(SumsRefused):
+    with pytest.raises(SupplyRefused):
         trust(root, monkeypatch)
 
 
@@ -95,7 +96,7 @@ def test_older_mirror_is_refused_where_a_newer_one_is(
     older = write(tmp_path / "older", replace(MADE, made=NOW - timedelta(seconds=1)))
     assert trust(root, monkeypatch, older).serial == trust(older, monkeypatch).serial + 1
     trust(root, monkeypatch, root)
-    with pytest.raises(SumsRefused, match="is newer"):
+    with pytest.raises(SupplyRefused, match="is newer"):
         trust(older, monkeypatch, root)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.supply.mirror import wheels
-from b200kit.supply.mirror.wheels import WheelsRefused
+from b200kit.supply.program import SupplyRefused
 from tests.lab.supply.wheelfile import write_wheel
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -78,7 +78,7 @@ def test_what_the_index_does_not_have_as_locked_is_refused(served: tuple[Path, s
         lambda: folder / "none.txt",
     ):
         path: Path = given()  # type: ignore[no-untyped-call]
-        with pytest.raises(WheelsRefused) as refused:
+        with pytest.raises(SupplyRefused) as refused:
             wheels.wanted(path)
         lines.append(str(refused.value).replace(str(folder.parent), "TMP"))
     assert_message("\n".join(lines))
@@ -103,7 +103,7 @@ def test_wheel_is_written_under_the_name_that_was_locked(last: str, taken: bool)
     try:
         named = wheels.named("engine", "1.0+cpu", f"https://index.example/simple/{last}")
         assert named.lower() == "engine-1.0+cpu-py3-none-any.whl"
-    except WheelsRefused as error:
+    except SupplyRefused as error:
         said = str(error)
     assert bool(said) is not taken
 
