@@ -373,7 +373,7 @@ def test_killed_controller_is_followed_by_one_that_finishes(
 def test_rollback_that_was_killed_is_finished_and_the_rollout_stays_stopped(
     fleet: Fleet, site: Transactions
 ) -> None:
-    _killed(fleet, "n1", r"resolve .*nvidia-open=580\.105\.08", *BAD)
+    _killed(fleet, "n1", r'packages install .*"nvidia-open", "version": "580\.105\.08"', *BAD)
     assert site.read("n1").work is Work.ROLL_BACK
     run = fleet.run("b200.py", *BAD)
     assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
