@@ -114,13 +114,13 @@ def drained(node: Node, archive: Path) -> list[dict[str, Any]]:
     words = f"{PROGRAM} /etc/b200kit/serving.json {STREAMS} {TOKENS} /run/load.json"
     on(NODE, f"systemd-run --quiet --collect python3 -I /opt/streams.py {words}")
     on(NODE, "timeout 600 sh -c 'until [ -e /run/load.count ]; do sleep 0.05; done'")
-    assert TRAFFIC.drained(node)
+    assert TRAFFIC.status(node)
     out = float(on(NODE, "date +%s.%N"))
     quarantine.put(node, "tester@ops", "GPU 2 asks for a reset")
-    assert "drained" in TRAFFIC.take_out(node, "why")
+    assert "drained" in TRAFFIC.drain(node, "why")
     count = f"python3 -I {PROGRAM} drain count"
     on(NODE, f'timeout 600 sh -c \'until [ "$({count})" = "{{\\"open\\": 0}}" ]; do :; done\'')
-    assert TRAFFIC.drained(node) == 0
+    assert TRAFFIC.status(node) == 0
     on(NODE, "touch /run/load.stop; timeout 600 sh -c 'until [ -e /run/load.json ]; do :; done'")
     found: list[dict[str, Any]] = json.loads(on(NODE, "cat /run/load.json"))
     return [stream for stream in found if stream["sent"] < out]

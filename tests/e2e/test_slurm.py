@@ -1,7 +1,7 @@
-"""The Slurm adapter, and the node's own check, on a real slurmctld and two slurmd of Debian 12.
+"""contrib/slurm.py, and the node's own check, on a real slurmctld and two slurmd of Debian 12.
 
-What it reads of a node in each state is recorded in tests/data/slurm-22.05.yaml, for the unit tests
-of the adapter. The nodes share their machine's uptime, so a reboot is said by slurmd's own -b.
+What it reads of a node in each state is recorded in tests/data/slurm-22.05.yaml, for its unit
+tests. The nodes share their machine's uptime, so a reboot is said by slurmd's own -b.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ import pytest
 
 import tests.lab as lab
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic.slurm import TRAFFIC
+from b200kit.reprovision.traffic import CommandTraffic
 from b200kit.run.node import Node
 from tests.e2e.driving import on
 from tests.lab import slurm
+from tests.unit.contrib.conftest import CONTRIB
 from tests.unit.nodes import spec
 
 pytestmark = pytest.mark.long
 
+SLURM = CommandTraffic((str(CONTRIB / "slurm.py"),))
 CONTROLLER, NODE = "b200-1", "b200-2"
 OUT = "IDLE+DRAIN"
 CHECK = "/usr/local/lib/b200kit/slurm-check"
@@ -95,7 +97,7 @@ def by_hand(state: str, reason: str) -> None:
 
 
 def shown(name: str) -> tuple[str, str]:
-    """State and reason as scontrol prints them for people, read apart from the adapter."""
+    """State and reason as scontrol prints them for people, read apart from the command."""
     lines = call("scontrol", "show", "node", name).splitlines()
     found = [line.strip().partition("=") for line in lines]
     state = next((rest.split()[0] for key, _, rest in found if key == "State"), "none")
@@ -121,18 +123,18 @@ def runs(number: str) -> bool:
 
 
 def test_idle_node_is_drained_and_resumed(node: Node) -> None:
-    assert TRAFFIC.take_out(node, "GPU 2 has no NVLink") == "Slurm: draining"
+    assert SLURM.drain(node, "GPU 2 has no NVLink") == "slurm.py: draining"
     assert shown(NODE) == (OUT, "b200kit: GPU 2 has no NVLink")
-    assert TRAFFIC.drained(node) == 0
-    assert TRAFFIC.take_out(node, "GPU 3, too") == "Slurm: draining"
-    assert "no shares" in TRAFFIC.bring_back(node, 5)
+    assert SLURM.status(node) == 0
+    assert SLURM.drain(node, "GPU 3, too") == "slurm.py: draining"
+    assert "no shares" in SLURM.undrain(node, 5)
     assert shown(NODE) == (OUT, "b200kit: GPU 3, too")
-    assert TRAFFIC.bring_back(node, 100) == "Slurm: resumed"
+    assert SLURM.undrain(node, 100) == "slurm.py: resumed"
     assert shown(NODE)[1] == ""
     wait(lambda: registered(NODE)[0] == "IDLE")
-    assert TRAFFIC.bring_back(node, 100) == "Slurm: IDLE"
+    assert SLURM.undrain(node, 100) == "slurm.py: IDLE"
     with pytest.raises(ActionFailed, match="as IDLE, where it takes new jobs"):
-        TRAFFIC.drained(node)
+        SLURM.status(node)
 
 
 @pytest.mark.parametrize("options", [(), ("--partition=hidden",)])
@@ -147,11 +149,11 @@ def test_running_job_counts_until_it_ends_and_a_pending_one_never(
     monkeypatch.delenv("SQUEUE_FORMAT")
     wait(lambda: runs(running))
     monkeypatch.setenv("SQUEUE_USERS", "nobody")
-    TRAFFIC.take_out(node, "why")
+    SLURM.drain(node, "why")
     assert shown(NODE)[0] == "ALLOCATED+DRAIN"
-    assert TRAFFIC.drained(node) == 1
+    assert SLURM.status(node) == 1
     call("scancel", running)
-    wait(lambda: TRAFFIC.drained(node) == 0)
+    wait(lambda: SLURM.status(node) == 0)
     assert shown(NODE)[0] == OUT
     assert not runs(pending)
 
@@ -161,16 +163,16 @@ def test_node_that_an_administrator_took_out_stays_his(node: Node, state: str) -
     by_hand(state, "power supply 2")
     before = shown(NODE)
     assert state in before[0]
-    assert TRAFFIC.take_out(node, "no NVLink").endswith("by somebody else: power supply 2")
-    assert TRAFFIC.bring_back(node, 100).endswith("by somebody else: power supply 2")
+    assert SLURM.drain(node, "no NVLink").endswith("by somebody else: power supply 2")
+    assert SLURM.undrain(node, 100).endswith("by somebody else: power supply 2")
     assert shown(NODE) == before
 
 
 def test_node_whose_reason_an_administrator_replaced_is_his_from_then_on(node: Node) -> None:
-    TRAFFIC.take_out(node, "no NVLink")
+    SLURM.drain(node, "no NVLink")
     by_hand("DRAIN", "rack 7 is moved\nnext week")
-    assert TRAFFIC.bring_back(node, 100) == (
-        "Slurm: stays IDLE+DRAIN, by somebody else: rack 7 is moved"
+    assert SLURM.undrain(node, 100) == (
+        "slurm.py: stays IDLE+DRAIN, by somebody else: rack 7 is moved"
     )
     assert shown(NODE)[0] == OUT
 
@@ -178,16 +180,16 @@ def test_node_whose_reason_an_administrator_replaced_is_his_from_then_on(node: N
 def test_comment_is_not_taken_for_the_reason(node: Node) -> None:
     by_hand("DOWN", "power supply 2")
     call("scontrol", "update", f"NodeName={NODE}", "Comment=Reason=b200kit: x [root@now]")
-    assert "power supply 2" in TRAFFIC.bring_back(node, 100)
+    assert "power supply 2" in SLURM.undrain(node, 100)
     call("scontrol", "update", f"NodeName={NODE}", "Comment=")
 
 
 def test_jobs_are_stopped_where_the_site_says_to_cut_them(node: Node) -> None:
     kept, first, second = job("--nodelist=b200-1"), job("--oversubscribe"), job()
     wait(lambda: runs(first))
-    TRAFFIC.take_out(node, "why")
-    assert TRAFFIC.cut(node) == f"Slurm: cancelled {first}"
-    assert (TRAFFIC.drained(node), shown(NODE)[0]) == (0, OUT)
+    SLURM.drain(node, "why")
+    assert SLURM.cut(node) == f"slurm.py: cancelled {first}"
+    assert (SLURM.status(node), shown(NODE)[0]) == (0, OUT)
     wait(lambda: runs(kept))
     assert call("squeue", "--noheader", f"--job={second}", "--format=%T") == "PENDING"
 
@@ -237,7 +239,7 @@ def test_health_check_leaves_what_an_administrator_said() -> None:
 
 @pytest.mark.usefixtures("checked")
 def test_health_check_leaves_a_node_that_is_being_repaired(node: Node) -> None:
-    TRAFFIC.take_out(node, "no NVLink")
+    SLURM.drain(node, "no NVLink")
     checked_again()
     assert shown(NODE) == (OUT, "b200kit: no NVLink")
 
@@ -282,14 +284,14 @@ def test_node_that_slurm_lost_while_it_was_repaired_comes_back(
 ) -> None:
     """The second node was taken out before; the first was lost before anybody did anything."""
     first = Node(CONTROLLER, spec(tmp_path))
-    TRAFFIC.take_out(node, "no NVLink")
+    SLURM.drain(node, "no NVLink")
     for name in (CONTROLLER, NODE):
         on(name, "echo SLURMD_OPTIONS=-b > /etc/default/slurmd")
     lab.kill(NODE)
     on(CONTROLLER, "systemctl stop slurmd")
     wait(lambda: shown(NODE)[0] == "DOWN+DRAIN+NOT_RESPONDING")
     wait(lambda: shown(CONTROLLER) == ("DOWN+NOT_RESPONDING", "Not responding"))
-    assert TRAFFIC.take_out(first, "does not answer") == "Slurm: draining"
+    assert SLURM.drain(first, "does not answer") == "slurm.py: draining"
     lab.power_on(NODE)
     on(CONTROLLER, "systemctl start slurmd")
     for each in (first, node):
@@ -298,7 +300,7 @@ def test_node_that_slurm_lost_while_it_was_repaired_comes_back(
         # slurmctld takes the boot to be later by what it handles a registration late. So that no
         # busy machine makes a second boot of it, pings must have come since the first.
         wait(lambda each=each: up_for(each.name) > 15)  # type: ignore[misc]
-        assert TRAFFIC.bring_back(each, 100) == "Slurm: resumed"
+        assert SLURM.undrain(each, 100) == "slurm.py: resumed"
         wait(lambda each=each: registered(each.name) == ("IDLE", ""))  # type: ignore[misc]
 
 
@@ -306,10 +308,10 @@ def test_node_that_slurm_does_not_know_is_one_line(programs: None, tmp_path: Pat
     # One name stands for several nodes, and for all.
     for name in ("nowhere", "b200-[1-2]", "ALL"):
         other = Node(name, spec(tmp_path))
-        with pytest.raises(ActionFailed, match=r"^scontrol .*") as told:
-            TRAFFIC.take_out(other, "why")
+        with pytest.raises(ActionFailed, match=r"^slurm.py drain: scontrol .*") as told:
+            SLURM.drain(other, "why")
         assert "\n" not in str(told.value)
-        assert TRAFFIC.drained(other) is None
+        assert SLURM.status(other) is None
     assert shown(NODE)[0] == "IDLE"
 
 
@@ -326,23 +328,23 @@ def test_node_that_slurm_does_not_know_is_one_line(programs: None, tmp_path: Pat
     ids=["nul", "lines", "quotes", "long", "unicode", "nothing"],
 )
 def test_reason_may_be_whatever_a_node_said(node: Node, why: str) -> None:
-    TRAFFIC.take_out(node, why)
+    SLURM.drain(node, why)
     state, reason = shown(NODE)
     assert state == OUT
     assert reason.startswith("b200kit:")
     assert reason.isprintable()
-    assert TRAFFIC.bring_back(node, 100) == "Slurm: resumed"
+    assert SLURM.undrain(node, 100) == "slurm.py: resumed"
 
 
 def test_controller_that_is_down_is_never_taken_for_no_jobs(node: Node) -> None:
     """Last: it takes a while until everybody is known to it again."""
     on(CONTROLLER, "systemctl stop slurmctld")
     try:
-        assert TRAFFIC.drained(node) is None
+        assert SLURM.status(node) is None
         with pytest.raises(ActionFailed, match=r"Unable to contact slurm controller"):
-            TRAFFIC.take_out(node, "no NVLink")
+            SLURM.drain(node, "no NVLink")
         with pytest.raises(ActionFailed, match=r"Unable to contact slurm controller"):
-            TRAFFIC.bring_back(node, 100)
+            SLURM.undrain(node, 100)
     finally:
         on(CONTROLLER, "systemctl start slurmctld")
         wait(lambda: shown(NODE)[0] != "none")

@@ -87,12 +87,9 @@ def bmc(word: str) -> None:
 
 
 @command.command("reimage", cls=Command, exit_codes=CODES)
-@click.argument("node", envvar="B200_NODE")
+@click.argument("node")
 def new_disk(node: str) -> None:
-    """Give NODE a bare disk and a new host key, printed as JSON for `reimage.command`.
-
-    Without NODE, the one that B200_NODE names.
-    """
+    """Give NODE a bare disk and a new host key, printed as JSON for `reimage.command`."""
     made = reimage(node, say, os.environ.get("B200_ACT", ""))
     console.out(json.dumps({"host_keys": [made]}))
 

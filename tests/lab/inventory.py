@@ -66,7 +66,7 @@ def node(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
 def _outside(lab: dict[str, Any], name: str) -> dict[str, Any]:
     """Who switches a simulated node's power and who puts a new image on it."""
     b200 = str(Path(sys.executable).with_name("b200"))
-    found: dict[str, Any] = {"reimage": {"method": "command", "command": [b200, "lab", "reimage"]}}
+    found: dict[str, Any] = {"reimage": {"command": [b200, "lab"]}}
     if bmc := lab.get("bmc"):
         found["bmc"] = {
             "address": bmc["url"],

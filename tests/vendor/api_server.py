@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
-from tests.unit.reprovision.traffic import kubernetes_api as api
-from tests.unit.reprovision.traffic.kubernetes_api import Json
+from tests.unit.contrib import kubernetes_api as api
+from tests.unit.contrib.kubernetes_api import Json
 
 Answer = tuple[int, str, Json]
 #: Kubernetes API reference 1.32, "PATCH": the kinds of patch; what kubectl may send of them.

@@ -1,4 +1,4 @@
-"""The Kubernetes adapter by Debian 13's kubectl (1.32), against a stand-in for the API server.
+"""contrib/kubernetes.py by Debian 13's kubectl (1.32), against a stand-in for the API server.
 
 All that kubectl sends and is answered is held to the schema that Kubernetes publishes of 1.32.
 """
@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic import kubernetes
-from b200kit.reprovision.traffic.kubernetes import MARK, TRAFFIC
+from b200kit.reprovision.traffic import CommandTraffic
 from b200kit.run.node import Node
 from tests.lab.mounts import remove_tree
 from tests.lab.own_network import outside
 from tests.lab.paths import lab_paths
 from tests.lab.supply.debian_package import unpack
 from tests.lab.supply.systems import NEWER
+from tests.unit.contrib.kubernetes_api import Json
+from tests.unit.contrib.test_kubernetes import MARK, SCRIPT, kube_node, owned_by, pod
 from tests.unit.nodes import spec
-from tests.unit.reprovision.traffic.kubernetes_api import Json
-from tests.unit.reprovision.traffic.test_kubernetes import kube_node, owned_by, pod
 from tests.vendor.api_server import ApiServer, listening
 
 pytestmark = pytest.mark.vendor
+KUBERNETES = CommandTraffic((SCRIPT, "--evict-s", "2"))
 Serve = Callable[..., ApiServer]
 NODE_PATH = "/api/v1/nodes/n7"
 
@@ -51,7 +51,6 @@ def serve(kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    monkeypatch.setattr(kubernetes, "_EVICT_S", 2)
     started: list[ApiServer] = []
     with ExitStack() as stack:
 
@@ -87,24 +86,24 @@ def test_node_is_marked_cordoned_drained_and_given_back(serve: Serve, node: Node
     server = serve(
         running("a"), running("b", "Job"), running("c", "DaemonSet"), running("d", "Node")
     )
-    assert TRAFFIC.take_out(node, 'no "NVLink"\nof GPU 2 \N{COLLISION SYMBOL}') == (
-        "Kubernetes: cordoned"
+    assert KUBERNETES.drain(node, 'no "NVLink"\nof GPU 2 \N{COLLISION SYMBOL}') == (
+        "kubernetes.py: cordoned"
     )
     mark = 'no "NVLink" of GPU 2 \N{COLLISION SYMBOL}'
     assert server.changes == [
         (NODE_PATH, {"metadata": {"annotations": {MARK: mark}}}),
         (NODE_PATH, {"spec": {"unschedulable": True}}),
     ]
-    assert TRAFFIC.drained(node) == 0
+    assert KUBERNETES.status(node) == 0
     assert sorted(server.pods) == ["c", "d"]
-    assert TRAFFIC.take_out(node, "why") == "Kubernetes: cordoned"
-    assert TRAFFIC.bring_back(node, 100) == "Kubernetes: uncordoned"
+    assert KUBERNETES.drain(node, "why") == "kubernetes.py: cordoned"
+    assert KUBERNETES.undrain(node, 100) == "kubernetes.py: uncordoned"
     assert (MARK in server.node["metadata"]["annotations"], server.node["spec"]) == (False, {})
 
 
 def test_pod_that_a_disruption_budget_keeps_is_counted(serve: Serve, node: Node) -> None:
     server = serve(running("a"), running("b"), kept="b", cordoned=True)
-    assert TRAFFIC.drained(node) == 1
+    assert KUBERNETES.status(node) == 1
     assert list(server.pods) == ["b"]
 
 
@@ -113,28 +112,30 @@ def test_pod_that_nothing_would_start_again_keeps_all_of_them(serve: Serve, node
     lone["metadata"]["ownerReferences"] = [owned_by("ReplicaSet")]
     server = serve(running("a"), lone)
     with pytest.raises(ActionFailed, match="team/b"):
-        TRAFFIC.drained(node)
+        KUBERNETES.status(node)
     assert server.changes == []
 
 
-def test_such_pods_are_evicted_where_the_inventory_lets_them(serve: Serve, tmp_path: Path) -> None:
+def test_such_pods_are_evicted_where_the_site_lets_them(serve: Serve, node: Node) -> None:
     server = serve(running("a", ""), running("b"))
-    node = Node("n7", spec(tmp_path, reprovision={"unmanaged_pods": "delete"}))
-    assert TRAFFIC.drained(node) == 0
+    assert CommandTraffic((SCRIPT, "--delete-unmanaged")).status(node) == 0
     assert server.pods == {}
 
 
 def test_cordon_of_somebody_else_stays(serve: Serve, node: Node) -> None:
     server = serve(cordoned=True)
-    assert "somebody else" in TRAFFIC.take_out(node, "why")
-    assert "somebody else" in TRAFFIC.bring_back(node, 100)
+    assert "somebody else" in KUBERNETES.drain(node, "why")
+    assert "somebody else" in KUBERNETES.undrain(node, 100)
     assert server.changes == []
 
 
 def test_node_that_the_cluster_does_not_have_is_one_line(serve: Serve, tmp_path: Path) -> None:
     serve()
-    with pytest.raises(ActionFailed, match=r"^kubectl exited 1: Error from server \(NotFound\)"):
-        TRAFFIC.take_out(Node("n8", spec(tmp_path)), "why")
+    with pytest.raises(
+        ActionFailed,
+        match=r"^kubernetes.py drain: kubectl exited 1: Error from server \(NotFound\)",
+    ):
+        KUBERNETES.drain(Node("n8", spec(tmp_path)), "why")
 
 
 @pytest.mark.parametrize(

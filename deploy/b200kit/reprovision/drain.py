@@ -19,7 +19,7 @@ def drain(node: Node, senders: Sequence[traffic.Traffic], say: Callable[[str], N
     limit_s = node.spec.reprovision.repair_drain_s
     started, reported = time.monotonic(), ""
     while True:
-        counts = [(sender.name, sender.drained(node)) for sender in senders]
+        counts = [(sender.name, sender.status(node)) for sender in senders]
         left = "; ".join(f"{name}: {_streams(count)}" for name, count in counts if count != 0)
         if not left:
             return f"nothing is open after {duration(time.monotonic() - started)}"

@@ -108,7 +108,6 @@ class IntentLine(LedgerLine):
     boot_id: str | None = None
     power: str = ""
     host_keys: tuple[str, ...] = ()
-    installation: int | str | None = None
 
     @property
     def level(self) -> Level | None:

@@ -101,7 +101,7 @@ def _stop(node: Node, drained: bool) -> None:
         try:
             senders, say = traffic.adapters(node), partial(node.say, "remove")
             for sender in senders:
-                sender.take_out(node, _WHY)
+                sender.drain(node, _WHY)
             say(drain.drain(node, senders, say))
         except traffic.ActionFailed as error:
             SAFETY.leave(node.name, True)

@@ -103,7 +103,7 @@ def _quarantine(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> Do
         if not tx.in_place:
             say(quarantine.put(node, intent.who, why))
         copied = node_copy.put(node, tx)
-    results = [adapter.take_out(node, why) for adapter in _senders(node, tx)]
+    results = [adapter.drain(node, why) for adapter in _senders(node, tx)]
     nobody = "nobody else can take its work" if tx.in_place else "nobody sends work to it"
     return DoneLine(result="; ".join(results) or nobody, why=why, copied=copied)
 
@@ -158,7 +158,7 @@ def _share(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLin
     """Users again, a few of them."""
     del intent, say
     share = 100 if tx.in_place else node.spec.rollout.share_percent
-    results = [t.bring_back(node, share) for t in reversed(_senders(node, tx))]
+    results = [t.undrain(node, share) for t in reversed(_senders(node, tx))]
     return DoneLine(result="; ".join([f"{share} % of a whole node's work", *results]))
 
 
@@ -173,7 +173,7 @@ def _return(node: Node, tx: Transaction, intent: IntentLine, say: Say) -> DoneLi
         time.sleep(min(left, _LOOK_EVERY_S))
     if not tx.in_place:
         say(quarantine.lift(node, intent.who))
-    results = [t.bring_back(node, 100) for t in reversed(_senders(node, tx))]
+    results = [t.undrain(node, 100) for t in reversed(_senders(node, tx))]
     result = "; ".join([f"watched for {limit} s, {verdict}", *results])
     return DoneLine(result=result, copied=node_copy.put(node, tx))
 

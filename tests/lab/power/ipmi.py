@@ -62,7 +62,7 @@ def controller(name: str) -> Iterator[dict[str, Any]]:
             "address": f"{BRIDGE_ADDRESS}:{IPMI_PORT}",
             "user": USER,
             "password": {"file": str(password)},
-            "protocol": "ipmi",
+            "command": [str(ROOT / "contrib/ipmi.py")],
         }
     finally:
         daemon.stop()

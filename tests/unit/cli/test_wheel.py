@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,26 @@ def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
     assert expected <= packed
     assert len({name for name in packed if "/requirements/" in name}) == len(locks) > 0
     assert {name for name in packed if not name.startswith(("b200kit/", "b200kit-"))} == set()
+    scripts = {f"b200-{path.stem}" for path in (ROOT / "contrib").iterdir()}
+    assert {name.rpartition("/")[2] for name in packed if ".data/scripts/" in name} == scripts
+
+
+def test_container_is_built_of_all_that_the_wheel_takes() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    taken = wheel["targets"]["wheel"]
+    lines = (ROOT / "Containerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    for path in (*taken["only-include"], *taken["force-include"], *taken["shared-scripts"]):
+        assert any(f"{path}/".startswith(f"{each}/") for each in copied), path
+
+
+@pytest.mark.parametrize("name", ["slurm", "kubernetes", "ipmi", "maas"])
+def test_commands_of_contrib_are_installed_beside_b200(environment: Path, name: str) -> None:
+    run = subprocess.run(
+        [environment / "bin" / f"b200-{name}"], env={}, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert f"b200-{name}" in run.stderr
 
 
 def test_the_lock_has_all_that_the_wheel_asks_for(environment: Path) -> None:

@@ -1,4 +1,4 @@
-"""contrib/webhook: an event reaches the address it is given, and nothing of a secret is said."""
+"""contrib/webhook.py: an event reaches the address it is given, and nothing of a secret is said."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.contrib.conftest import CONTRIB
 from tests.unit.gateway.test_refusals import certificate
 
-SCRIPT = Path(__file__).resolve().parents[3] / "contrib" / "webhook"
+SCRIPT = CONTRIB / "webhook.py"
 
 
 @dataclass

@@ -26,10 +26,9 @@ NOW = datetime.now(UTC)
 YEAR = lasting(NOW, days=365)
 KEYS = (
     "gateway.certificate",
-    *("fleet.ca_file", "bmc.ca_file", "reimage.ca_file"),
+    *("fleet.ca_file", "bmc.ca_file"),
 )
 BMC = {"address": "https://10.0.0.7", "user": "b200", "password": {"env": "BMC"}}
-MAAS = {"method": "maas", "url": "https://maas/MAAS", "system": "4y3h7n", "token": {"env": "M"}}
 
 
 def naming(folder: Path, **texts: bytes) -> NodeSpec:
@@ -37,14 +36,13 @@ def naming(folder: Path, **texts: bytes) -> NodeSpec:
     paths = {key: str(folder / key) for key in KEYS}
     for key, path in paths.items():
         Path(path).write_bytes(texts.get(key, YEAR))
-    gateway, fleet, bmc, maas = paths.values()
+    gateway, fleet, bmc = paths.values()
     sections: dict[str, Any] = {
         "api_key": None,
         "hf_token": None,
         "gateway": {"certificate": {"file": gateway}},
         "fleet": {"port": 8443, "ca_file": fleet, "nodes": [{"name": "n1", "address": "10.0.0.1"}]},
         "bmc": {**BMC, "ca_file": bmc},
-        "reimage": {**MAAS, "ca_file": maas},
     }
     return nodes.spec(folder, **sections)
 

@@ -18,9 +18,7 @@ from tests.unit.specs import CATALOGUE, data
 
 BMC: dict[str, Any] = {"address": "https://10.0.0.7", "user": "b200", "password": {"env": "BMC"}}
 MAAS: dict[str, Any] = {
-    "method": "maas",
-    "url": "https://maas/MAAS",
-    "system": "4y3h7n",
+    "command": ["b200-maas", "https://maas/MAAS", "4y3h7n"],
     "token": {"env": "M"},
 }
 
@@ -32,9 +30,11 @@ MAAS: dict[str, Any] = {
         {"address": "10.0.0.7"},
         {"address": "https://10.0.0.7:99999"},
         {"protocol": "ipmi"},
+        {"command": "b200-ipmi"},
         {"ca_file": "ca.pem", "fingerprint": "0" * 64},
         {"fingerprint": "0" * 63},
-        {"protocol": "ipmi", "address": "h", "ca_file": "ca.pem"},
+        {"command": ["b200-ipmi"], "address": "h", "ca_file": "ca.pem"},
+        {"command": ["b200-ipmi"], "address": "h", "system": "1"},
         {"password": "hunter2"},
         {"password": None},
     ],
@@ -48,14 +48,34 @@ def test_controller_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any]
 @pytest.mark.parametrize(
     "section",
     [
-        MAAS | {"url": "http://maas/MAAS"},
-        {"method": "maas"},
-        {"method": "command"},
+        {"method": "maas", "url": "https://maas/MAAS", "command": ["x"]},
+        {},
+        {"command": []},
         MAAS | {"host_key": ["x"], "host_key_file": "y"},
     ],
 )
 def test_image_that_cannot_be_is_refused_by_its_key(section: dict[str, Any]) -> None:
     assert_message(*problems(reimage=section))
+
+
+@in_subtests(
+    "senders",
+    [
+        ["slurm"],
+        ["haproxy", "b200-slurm"],
+        "haproxy",
+        [[]],
+        [["b200-slurm", 1]],
+        [["b200-slurm"], ["b200-slurm"]],
+    ],
+)
+def test_sender_is_our_gateways_or_a_command_and_no_name(senders: object) -> None:
+    assert_message(*problems(traffic=senders))
+
+
+def test_senders_are_commands_in_their_order(tmp_path: Path) -> None:
+    senders = ["haproxy", ["b200-slurm"], ["b200-kubernetes", "--delete-unmanaged"]]
+    assert sound(tmp_path, traffic=senders).traffic == ("haproxy", *map(tuple, senders[1:]))
 
 
 def problems(**changes: Any) -> list[str]:
@@ -66,10 +86,10 @@ def problems(**changes: Any) -> list[str]:
 
 def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
-    spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS | {"ca_file": missing})
+    spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS)
     found = [(problem.key, problem.message) for problem in named_files.missing(spec)]
     message = f"{missing} cannot be read on the controller: No such file or directory"
-    assert found == [("bmc.ca_file", message), ("reimage.ca_file", message)]
+    assert found == [("bmc.ca_file", message)]
 
 
 def test_only_who_mends_needs_the_controllers_password(tmp_path: Path) -> None:

@@ -87,9 +87,13 @@ class Fake:
     def __init__(self, *counts: int | None) -> None:
         self.counts = list(counts)
 
-    def drained(self, node: Node) -> int | None:
+    def status(self, node: Node) -> int | None:
         """The next number, the last one for ever."""
         return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+
+    def cut(self, node: Node) -> str:
+        """Nothing that would not end with the node's services."""
+        return ""
 
 
 @pytest.fixture
@@ -219,12 +223,6 @@ def test_manual_repair_has_no_action() -> None:
     with raises_message(ActionFailed):
         action_for(Level.REPLACE)
     assert issubclass(ActionRefused, ActionFailed)
-
-
-def test_every_name_of_the_inventory_has_its_adapter() -> None:
-    node = SimpleNamespace(spec=SimpleNamespace(traffic=tuple(traffic.MODULES)))
-    found = traffic.adapters(node)  # type: ignore[arg-type]
-    assert [adapter.name for adapter in found] == list(traffic.MODULES)
 
 
 def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:

@@ -15,7 +15,7 @@ class Events(Keys):
 
     command: Listed[Text] = ()
     """argument list of a program on the node that gets each event on stdin, as one line of JSON;
-    exit status 0 takes it. For an address, see contrib/webhook"""
+    exit status 0 takes it. For an address, see contrib/webhook.py"""
     deadline_s: float = Field(10.0, ge=1, le=300)
     """seconds the command may take for one event; then it is killed and started again"""
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PlainValidator
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import (
     HTTPS,
-    BaseUrl,
     Keys,
     Listed,
     Text,
     Unique,
     matching,
     one_of,
+    phrase,
     url,
 )
 
-TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
 _DAY_S = 86_400
 _ACTIONS = (
     "auto",
@@ -32,6 +31,21 @@ _ACTIONS = (
 _Sha256 = Annotated[str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")]
 
 _Uuid = Annotated[str, matching(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "a UUID")]
+
+
+def _sender(raw: object) -> object:
+    words = raw if isinstance(raw, list | tuple) else ()
+    are_words = all(isinstance(each, str) and each.strip() and each.isprintable() for each in words)
+    if raw != "haproxy" and not (words and are_words):
+        raise ValueError
+    return tuple(words) or raw
+
+
+Sender = Annotated[
+    str | tuple[str, ...],
+    PlainValidator(_sender),
+    phrase('"haproxy", or a command as a list of words, such as ["b200-slurm"]'),
+]
 
 
 class Budgets(Keys):
@@ -77,9 +91,6 @@ class Reprovision(Keys):
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""
-    unmanaged_pods: Literal["keep", "delete"] = "keep"
-    """pods of Kubernetes that no controller would start again elsewhere: the node waits for a
-    person, or they are evicted like the others and are gone"""
     max_same_cause: int = Field(3, ge=1, le=10_000)
     """nodes that may fail with the same check and cause before the run stops for a person"""
 
@@ -92,13 +103,13 @@ class Bmc(Keys):
         matching(rf"{HTTPS[0]}|[A-Za-z0-9.:_-]+", f"{HTTPS[1]}, or a host name"),
         AfterValidator(url),
     ]
-    """URL of its Redfish service, or host name for IPMI"""
+    """URL of its Redfish service, or what `command` takes"""
     user: Text
     """user that may switch the power"""
     password: SecretRef
     """that user's password"""
-    protocol: Literal["redfish", "ipmi"] = "redfish"
-    """its protocol"""
+    command: Listed[Text] = ()
+    """command on the controller that switches the power, such as ["b200-ipmi"]; none: Redfish"""
     system: Text | None = None
     """path of the system where the service has several"""
     uuid: _Uuid | None = None
@@ -120,25 +131,16 @@ class Bmc(Keys):
 class Reimage(Keys):
     """What installs a new image on the node, and the trusted source of its new host key."""
 
-    method: Literal["maas", "command"]
-    """MAAS, or a command of the site's own"""
-    command: Listed[Text] = ()
-    """command, run on the controller"""
-    url: BaseUrl | None = None
-    """URL of MAAS"""
-    system: Text | None = None
-    """the node's system id there"""
+    command: Annotated[Listed[Text], Field(min_length=1)]
+    """command on the controller that installs the image, such as ["b200-maas", URL, SYSTEM]"""
     token: SecretRef | None = None
-    """API key for MAAS"""
+    """secret that the command finds as B200_TOKEN"""
     image: Text | None = None
-    """image or distribution to install; MAAS's default when None"""
+    """image to install, as B200_IMAGE"""
     host_key: Listed[Text] = ()
     """command on the controller that prints the new host key from a trusted source"""
     host_key_file: Text | None = None
     """file of the controller that the new host key is put in"""
-    ca_file: Text | None = None
-    """certificates of the authority behind MAAS, PEM, a path on the controller; None: those of the
-    operating system"""
 
 
 class ReprovisioningKeys(Keys):
@@ -151,10 +153,9 @@ class ReprovisioningKeys(Keys):
     the node as it is and return it to service (after a manual repair, or to end a transaction)"""
     reason: Text | None = None
     """why a node that passes its checks is taken out of service"""
-    traffic: Unique[Annotated[str, one_of(*TRAFFIC)]] = ("haproxy",)
-    """what sends work to the node, and is drained before a repair"""
-    traffic_command: Listed[Text] = ()
-    """the site's own command, run on the controller with take-out|drained|bring-back NODE [%]"""
+    traffic: Unique[Sender] = ("haproxy",)
+    """what sends work to the node and is drained before a repair: "haproxy", the toolkit's own
+    gateways, and commands of the controller, each a list of words such as ["b200-slurm"]"""
     bmc: Bmc | None = None
     """its management controller; None: no power cycle"""
     reimage: Reimage | None = None
@@ -171,20 +172,8 @@ def references(spec: ReprovisioningKeys) -> Iterator[tuple[str, SecretRef]]:
 
 def problems(spec: ReprovisioningKeys) -> Iterator[Problem]:
     """Combinations that cannot work."""
-    if "command" in spec.traffic and not spec.traffic_command:
-        yield Problem("traffic_command", 'is required where traffic names "command"')
-    if spec.reimage and spec.reimage.method == "command" and not spec.reimage.command:
-        yield Problem("reimage.command", 'is required where reimage.method is "command"')
-    if (
-        spec.reimage
-        and spec.reimage.method == "maas"
-        and not (spec.reimage.url and spec.reimage.system and spec.reimage.token)
-    ):
-        yield Problem("reimage.url", "MAAS needs url, system and token")
     if spec.reimage and spec.reimage.host_key and spec.reimage.host_key_file:
         yield Problem("reimage.host_key", "is one source of the key, host_key_file another")
-    if spec.reimage and spec.reimage.url and not spec.reimage.url.startswith("https://"):
-        yield Problem("reimage.url", 'must begin with "https://": the API key travels in it')
     if spec.bmc:
         yield from _bmc_problems(spec.bmc)
 
@@ -193,17 +182,14 @@ def files(spec: ReprovisioningKeys) -> Iterator[tuple[str, str]]:
     """Files of the controller that are needed, by their key in the inventory."""
     if spec.bmc and spec.bmc.ca_file:
         yield "bmc.ca_file", spec.bmc.ca_file
-    if spec.reimage and spec.reimage.ca_file:
-        yield "reimage.ca_file", spec.reimage.ca_file
 
 
 def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
     """A password is never sent over a connection that is not authenticated."""
-    if bmc.protocol == "redfish" and not bmc.address.startswith("https://"):
+    if not bmc.command and not bmc.address.startswith("https://"):
         yield Problem("bmc.address", 'must be a URL that begins with "https://"')
-    if bmc.protocol == "ipmi" and "/" in bmc.address:
-        yield Problem("bmc.address", "must be a host name or an address for IPMI")
     if bmc.ca_file and bmc.fingerprint:
         yield Problem("bmc.fingerprint", "is one way to trust it, bmc.ca_file another")
-    if bmc.protocol == "ipmi" and (bmc.ca_file or bmc.fingerprint):
-        yield Problem("bmc.ca_file", "IPMI has no certificates")
+    if bmc.command and (bmc.ca_file or bmc.fingerprint or bmc.system):
+        key = "ca_file" if bmc.ca_file else "fingerprint" if bmc.fingerprint else "system"
+        yield Problem(f"bmc.{key}", "is for Redfish: bmc.command has options of its own")

@@ -48,14 +48,14 @@ class Keys(BaseModel):
         return self.model_copy(update=values)
 
 
-def _phrase(expected: str, **constraints: Any) -> Any:
+def phrase(expected: str, **constraints: Any) -> Any:
     """What a value must be, in the words of refusals and of the reference page."""
     return Field(json_schema_extra={"expected": expected}, **constraints)
 
 
 def matching(pattern: str, expected: str) -> Any:
     """A string that matches *pattern* as a whole; *expected* describes it."""
-    return _phrase(expected, pattern=f"^(?:{pattern})$")
+    return phrase(expected, pattern=f"^(?:{pattern})$")
 
 
 def one_of(*choices: str) -> Any:
@@ -179,19 +179,19 @@ Url = Annotated[str, matching(_URL, _URL_EXPECTED), AfterValidator(url)]
 UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}'), AfterValidator(url)]
 HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
 CpuList = Annotated[str, matching(r"[0-9,-]+", 'a CPU list such as "4-7"')]
-Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]
+Address = Annotated[str, AfterValidator(_address), phrase("an IP address")]
 Network = Annotated[
-    str, AfterValidator(_network), _phrase('an address or a network such as "10.0.0.0/24"')
+    str, AfterValidator(_network), phrase('an address or a network such as "10.0.0.0/24"')
 ]
 Fingerprint = Annotated[
     str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
 ]
-Date = Annotated[str, AfterValidator(_date), _phrase("a date YYYY-MM-DD")]
+Date = Annotated[str, AfterValidator(_date), phrase("a date YYYY-MM-DD")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Scalar = Annotated[
     str | int | float | bool,
     PlainValidator(_scalar),
-    _phrase("a string, a number or True/False"),
+    phrase("a string, a number or True/False"),
 ]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 # Values, or things by their `name`, each of which may be given once.

@@ -1,7 +1,7 @@
 """A node as Slurm has it, read from scontrol's line, and whose the reason is. Pure.
 
-Read by the controller, which takes a node out for its repair, and by the node's own check, which
-lets no jobs onto an unfit node.
+Read by the node's own check, which lets no jobs onto an unfit node. contrib/slurm.py, which takes a
+node out for its repair, has the same rule of whose a reason is.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ MARK = "b200kit:"
 CHECKED = f"{MARK} slurm-check: "
 """What a node's own check drained it for, and may resume it from; a repair has another reason."""
 MOST_CHARACTERS = 200
-# Words of a state: in one of these a node starts no job ...
+# Words of a state: in one of these a node starts no job.
 _OUT = {"DRAIN", "DOWN", "FAIL"}
-# ... and in one of these it has some.
-_BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 # With no other word a drained node has nothing that RESUME would undo besides the drain.
-_ONLY_DRAINED = {"DRAIN", "IDLE", "RESERVED", "PLANNED", *_BUSY}
+_ONLY_DRAINED = {"DRAIN", "IDLE", "RESERVED", "PLANNED", "ALLOCATED", "MIXED", "COMPLETING"}
 # What Slurm itself gives as the reason of a node that was away, and that answers again (src/
 # slurmctld/node_mgr.c); every other reason is somebody's.
 _SLURMS_OWN = ("Not responding", "Node unexpectedly rebooted")
@@ -41,11 +39,6 @@ class SlurmNode:
     def is_out(self) -> bool:
         """Whether it gets no new jobs."""
         return bool(_OUT & self._words())
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has jobs."""
-        return bool(_BUSY & self._words())
 
     @property
     def is_ours(self) -> bool:

@@ -68,7 +68,7 @@ class PowerCycle:
 
 def _off(switch: Power, bmc: Bmc, say: Say) -> str:
     """Shut it down, or cut the power where that is not offered or not heard."""
-    if bmc.graceful_s and switch.graceful():
+    if bmc.graceful_s:
         try:
             switch.shut_down()
             _await(switch, OFF, bmc.graceful_s, "received the command to shut down")

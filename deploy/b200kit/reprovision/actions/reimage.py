@@ -1,8 +1,14 @@
-"""Re-image: a new image by the provisioning system, its host key from a source that is trusted.
+"""Re-image: a new image by a command of the site's, its host key from a source that is trusted.
 
-The node is never trusted to say who it is. A source says the new host key (the system's own
-answer, a file or a command of the site's), it is pinned for this node alone, and the node must
-answer with it; where no source says one, it must answer with the key that is pinned already.
+The command (`COMMAND reimage NODE`; b200-maas of contrib/ is one) finds in its environment the
+node's B200_ADDRESS, B200_ACT (the id of this act), B200_IMAGE, B200_WHY and, where the inventory
+has one, B200_TOKEN. It ends when the image is there; its answer may be JSON, {"host_keys":
+["ssh-ed25519 AAAA...", ...]}. A run that was killed calls it again with the same B200_ACT: it must
+then continue with the image it has begun, not begin another.
+
+The node is never trusted to say who it is. A source says the new host key (the command's answer, a
+file or another command of the site's), it is pinned for this node alone, and the node must answer
+with it; where no source says one, it must answer with the key that is pinned already.
 """
 
 from __future__ import annotations
@@ -13,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.reprovision import Reimage as Request
+from b200kit.node.lib.documents import decode
 from b200kit.operations import reboot
-from b200kit.reprovision import reimage
+from b200kit.reprovision import site_command
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
 from b200kit.reprovision.ledger_line import IntentLine
-from b200kit.reprovision.reimage import Progress, Provisioner, Unreached
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node, duration
 from b200kit.run.remote import RemoteError
@@ -30,13 +36,12 @@ class Reimage:
     """See b200kit.reprovision.actions.RemediationAction."""
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """Asks the system before anything is done, so that a wrong key for it costs nothing."""
-        system = reimage.of(node)
-        try:
-            pins = tuple(_pins(node).keys())
-            return {"host_keys": pins, "boot_id": reboot.boot_id_or_none(node), **system.facts()}
-        finally:
-            system.close()
+        """The keys that are pinned before, and the boot that is to end."""
+        _requested(node)
+        return {
+            "host_keys": tuple(_pins(node).keys()),
+            "boot_id": reboot.boot_id_or_none(node),
+        }
 
     def probe(self, node: Node, intent: IntentLine) -> str | None:
         """A host key that was pinned since the intent, and the node answers with it."""
@@ -52,8 +57,7 @@ class Reimage:
         """Ends with a node that answers from its new image, with a host key that was trusted."""
         started = time.monotonic()
         limit = node.spec.reprovision.deadlines.reimage
-        done = _until_done(node, intent, say, started + limit)
-        keys, source = _trusted(node, done)
+        keys, source = _trusted(node, _image(node, intent, say, limit))
         if keys:
             _pins(node).replace(keys)
             say(f"host key {', '.join(map(known_hosts.fingerprint, keys))} pinned, from {source}")
@@ -69,40 +73,32 @@ class Reimage:
         return f"{taken}, host key from {source}" if keys else f"{taken}, same host key"
 
 
-def _until_done(node: Node, intent: IntentLine, say: Say, end: float) -> Progress:
-    system, last = reimage.of(node), ""
-    try:
-        while True:
-            progress = _look(system, intent)
-            for line in progress.observed:
-                if line != last:
-                    last = line
-                    say(line)
-            if progress.done:
-                return progress
-            if time.monotonic() > end:
-                limit = duration(node.spec.reprovision.deadlines.reimage)
-                raise ActionFailed(
-                    f"the new image was not there after {limit}; last observed: {last or 'nothing'}"
-                )
-            time.sleep(system.poll_s)
-    finally:
-        system.close()
+def _requested(node: Node) -> Request:
+    if node.spec.reimage is None:
+        raise ActionRefused("nobody is known to put an image on it: the inventory has no `reimage`")
+    return node.spec.reimage
 
 
-def _look(system: Provisioner, intent: IntentLine) -> Progress:
-    """Where the image stands; a system that does not answer now may before the deadline."""
-    try:
-        return system.advance(intent)
-    except Unreached as silent:
-        return Progress((str(silent),))
+def _image(node: Node, intent: IntentLine, say: Say, limit_s: float) -> str:
+    """Have the command put the image there; returns its answer."""
+    requested, host = _requested(node), node.remote.host if node.remote else None
+    told = {
+        "B200_ADDRESS": str((host.data.get("ssh_hostname") if host else None) or node.name),
+        "B200_ACT": intent.id,
+        "B200_IMAGE": requested.image or "",
+        "B200_WHY": site_command.one_line(intent.why),
+    }
+    if token := node.secrets.get("reimage.token"):
+        told["B200_TOKEN"] = token.reveal().decode()
+    words = ("reimage", node.name)
+    return site_command.run(requested.command, *words, told=told, within_s=limit_s, say=say)
 
 
-def _trusted(node: Node, done: Progress) -> tuple[tuple[str, ...], str]:
+def _trusted(node: Node, answer: str) -> tuple[tuple[str, ...], str]:
     """The new host keys and their source; none where the pinned key stays."""
-    requested = reimage.requested_of(node)
+    requested = _requested(node)
     if not (requested.host_key or requested.host_key_file):
-        return done.host_keys, "MAAS" if requested.method == "maas" else requested.command[0]
+        return _answered(answer, requested), requested.command[0]
     source = requested.host_key_file or requested.host_key[0]
     try:
         keys = known_hosts.keys_in(_source_output(requested, node))
@@ -111,6 +107,16 @@ def _trusted(node: Node, done: Progress) -> tuple[tuple[str, ...], str]:
     if not keys:
         raise ActionRefused(f"{source} says no host key, so the new image cannot be trusted")
     return keys, source
+
+
+def _answered(answer: str, requested: Request) -> tuple[str, ...]:
+    try:
+        keys = decode(dict[str, list[str]], answer)["host_keys"] if answer else []
+        return known_hosts.keys_in("\n".join(keys))
+    except (ValueError, KeyError):
+        raise ActionFailed(
+            f'the last line that {requested.command[0]} printed is not {{"host_keys": [...]}}'
+        ) from None
 
 
 def _source_output(requested: Request, node: Node) -> str:

@@ -48,10 +48,6 @@ class Controller:
         """See b200kit.reprovision.power.Power."""
         return self._of_system(_state)
 
-    def graceful(self) -> bool:
-        """See b200kit.reprovision.power.Power."""
-        return sushy.ResetType.GRACEFUL_SHUTDOWN in self._of_system(_offered)
-
     def shut_down(self) -> None:
         """See b200kit.reprovision.power.Power."""
         self._reset(sushy.ResetType.GRACEFUL_SHUTDOWN)

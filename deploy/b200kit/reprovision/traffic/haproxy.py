@@ -24,14 +24,14 @@ class HAProxy:
 
     name = "haproxy"
 
-    def take_out(self, node: Node, why: str) -> str:
+    def drain(self, node: Node, why: str) -> str:
         """Drain it at the fleet's other gateways, then drain all that is behind its own."""
         del why
         results = _gateways(node, f"rotation drain {shlex.quote(node.name)}")
         own = _own(node, "drain begin")
         return "; ".join([*results, own])
 
-    def drained(self, node: Node) -> int | None:
+    def status(self, node: Node) -> int | None:
         """Open streams at the node's gateway, by HAProxy's own numbers."""
         try:
             said = node.connected().program("drain count", timeout=_WITHIN_S)
@@ -41,7 +41,7 @@ class HAProxy:
         found = counted.get("open")
         return found if type(found) is int else None
 
-    def bring_back(self, node: Node, share_percent: int) -> str:
+    def undrain(self, node: Node, share_percent: int) -> str:
         """Its own gateway first, so that whoever sends it requests finds it open.
 
         The node says its share itself from then on; the others need not wait until they ask it.
@@ -52,6 +52,11 @@ class HAProxy:
         own = "; ".join(_own(node, each) for each in words)
         results = _gateways(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
         return "; ".join([own, *results])
+
+    def cut(self, node: Node) -> str:
+        """Streams end with the services of the node that has them."""
+        del node
+        return ""
 
 
 def is_behind_itself(node: Node) -> bool:

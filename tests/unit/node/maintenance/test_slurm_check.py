@@ -20,7 +20,7 @@ from b200kit.node.state import slurm
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from tests.messages import assert_message
 from tests.unit import states
-from tests.unit.reprovision.traffic.programs import Programs
+from tests.unit.programs import Programs
 
 _RECORDED = Path(__file__).parents[3] / "data" / "slurm-22.05.yaml"
 ANSWERS: dict[str, str] = yaml.safe_load(_RECORDED.read_text("utf-8"))

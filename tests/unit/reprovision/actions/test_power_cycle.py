@@ -47,10 +47,9 @@ class Switch:
             self.now = self.next
         return self.now
 
-    def graceful(self) -> bool:
-        return self.can_shut_down
-
     def shut_down(self) -> None:
+        if not self.can_shut_down:
+            raise ActionRefused("its controller offers no reset of type GracefulShutdown")
         self._ask("shut down", "off")
 
     def cut(self) -> None:

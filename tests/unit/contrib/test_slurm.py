@@ -1,4 +1,4 @@
-"""The Slurm adapter against recorded answers of the Slurm that tests/e2e/test_slurm.py has."""
+"""contrib/slurm.py against recorded answers of the Slurm that tests/e2e/test_slurm.py has."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pytest
 import yaml
 
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic import slurm
+from b200kit.reprovision.traffic import CommandTraffic
 from b200kit.run.node import Node
 from tests.messages import assert_message, raises_message
+from tests.unit.contrib.conftest import CONTRIB
 from tests.unit.nodes import spec
-from tests.unit.reprovision.traffic.programs import Programs
+from tests.unit.programs import Programs
 
 NAME = "b200-2"
 SHOW = f"scontrol|show|node|{NAME}|--oneliner"
-_RECORDED = Path(__file__).parents[3] / "data" / "slurm-22.05.yaml"
+SLURM = CommandTraffic((str(CONTRIB / "slurm.py"),))
+_RECORDED = Path(__file__).parents[2] / "data" / "slurm-22.05.yaml"
 ANSWERS: dict[str, str] = yaml.safe_load(_RECORDED.read_text("utf-8"))
 # It lasts for less than a look: seen, and not recorded.
 ANSWERS["completing"] = ANSWERS["drained"].replace("State=IDLE", "State=IDLE+COMPLETING")
@@ -52,15 +54,15 @@ def test_node_is_changed_where_nobody_else_took_it_out(
     name = ANSWERS[state].partition(" ")[0].removeprefix("NodeName=")
     node = Node(name, spec(tmp_path))
     programs.answer("scontrol", ("show", ANSWERS[state], 0), ("update", "", 0))
-    told = slurm.TRAFFIC.take_out(node, "GPU 2\nhas no\0 NVLink")
+    told = SLURM.drain(node, "GPU 2\nhas no\0 NVLink")
     change = "State=DRAIN|Reason=b200kit: GPU 2 has no\\x00 NVLink"
     assert programs.ran()[1:] == [f"scontrol|update|NodeName={name}|{change}"] * taken_out
-    assert_message(told, slurm.TRAFFIC.bring_back(node, 100))
+    assert_message(told, SLURM.undrain(node, 100))
     assert programs.ran()[1:] == [f"scontrol|update|NodeName={name}|State=RESUME"] * brought_back
 
 
 def test_there_is_no_share(programs: Programs, node: Node) -> None:
-    assert "no shares" in slurm.TRAFFIC.bring_back(node, 5)
+    assert "no shares" in SLURM.undrain(node, 5)
     assert programs.ran() == []
 
 
@@ -84,7 +86,7 @@ def test_jobs_are_counted_or_nobody_knows(
 ) -> None:
     programs.answer("squeue", ("", said, code))
     programs.answer("scontrol", ("show", ANSWERS[state], int(state == "controller-down")))
-    assert slurm.TRAFFIC.drained(node) == jobs
+    assert SLURM.status(node) == jobs
     states = "--states=CONFIGURING,RUNNING,COMPLETING,SUSPENDED,STOPPED"
     asked = f"squeue|--all|--noheader|--nodelist={NAME}|{states}|--format=%A"
     read = state not in ("controller-down", "several")
@@ -99,7 +101,7 @@ def test_jobs_that_have_the_node_are_cancelled_by_number(programs: Programs, nod
         f'#!/bin/sh\necho "$@" > {programs.folder}/squeue.cut\n'
     )
     (programs.folder / "scancel").chmod(0o755)
-    assert_message(slurm.TRAFFIC.cut(node))
+    assert_message(SLURM.cut(node))
     assert (programs.folder / "squeue.cut").read_text() == "4711 4712\n"
 
 
@@ -110,7 +112,7 @@ def test_nothing_is_cancelled_by_what_is_no_number(
     programs.answer("squeue", ("", said, 0))
     programs.answer("scancel", ("", "", 0))
     with raises_message(ActionFailed):
-        slurm.TRAFFIC.cut(node)
+        SLURM.cut(node)
     assert not [line for line in programs.ran() if line.startswith("scancel")]
 
 
@@ -121,7 +123,7 @@ def test_node_that_somebody_resumed_meanwhile_is_not_drained(
     programs.answer("squeue", ("", "", 0))
     programs.answer("scontrol", ("show", ANSWERS[state], 0))
     with raises_message(ActionFailed):
-        slurm.TRAFFIC.drained(node)
+        SLURM.status(node)
 
 
 def test_what_a_person_set_for_his_own_look_at_the_queue_does_not_count(
@@ -131,7 +133,7 @@ def test_what_a_person_set_for_his_own_look_at_the_queue_does_not_count(
     (programs.folder / "squeue").write_text('#!/bin/sh\n[ -n "$SQUEUE_USERS" ] || echo 4711\n')
     (programs.folder / "squeue").chmod(0o755)
     monkeypatch.setenv("SQUEUE_USERS", "nobody")
-    assert slurm.TRAFFIC.drained(node) == 1
+    assert SLURM.status(node) == 1
 
 
 @pytest.mark.parametrize("said", ["unknown", "controller-down", "several"])
@@ -140,14 +142,14 @@ def test_refusal_is_one_line_and_nothing_is_changed(
 ) -> None:
     programs.answer("scontrol", ("show", ANSWERS[said], int(said != "several")))
     with raises_message(ActionFailed):
-        slurm.TRAFFIC.take_out(node, "why")
+        SLURM.drain(node, "why")
     with raises_message(ActionFailed):
-        slurm.TRAFFIC.bring_back(node, 100)
+        SLURM.undrain(node, 100)
     assert programs.ran() == [SHOW, SHOW]
 
 
 def test_program_that_is_not_there_is_one_line(programs: Programs, node: Node) -> None:
     del programs
     with raises_message(ActionFailed):
-        slurm.TRAFFIC.take_out(node, "why")
-    assert slurm.TRAFFIC.drained(node) is None
+        SLURM.drain(node, "why")
+    assert SLURM.status(node) is None

@@ -1,4 +1,4 @@
-"""Kubernetes' published schema of what the adapter reads and kubectl sends for it."""
+"""Kubernetes' published schema of what contrib/kubernetes.py reads and kubectl sends for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 
 Json = dict[str, Any]
-PATH = Path(__file__).parents[3] / "data" / "kubernetes-1.32.json"
+PATH = Path(__file__).parents[2] / "data" / "kubernetes-1.32.json"
 NODE = "io.k8s.api.core.v1.Node"
 POD = "io.k8s.api.core.v1.Pod"
 PODS = "io.k8s.api.core.v1.PodList"

@@ -1,7 +1,8 @@
-"""Traffic adapters: the site's own command, and commands to gateways."""
+"""Who sends work to a node: the toolkit's own gateways, and commands of the site's own."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,31 +10,46 @@ from typing import Any, cast
 
 import pytest
 
-from b200kit.inventory.keys.reprovision import TRAFFIC as NAMES
-from b200kit.reprovision import traffic
-from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic import command, haproxy
+from b200kit.reprovision import site_command, traffic
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.reprovision.traffic import haproxy
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import spec
-from tests.unit.reprovision.traffic.programs import Programs
+from tests.unit.programs import Programs
 
 
-def test_every_name_of_the_inventory_has_its_adapter(tmp_path: Path) -> None:
-    node = Node("n7", spec(tmp_path, traffic=list(NAMES), traffic_command=["x"]))
-    assert [adapter.name for adapter in traffic.adapters(node)] == list(NAMES)
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Found before the machine's own."""
+    return Programs.on_path(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node that three send work to."""
+    senders = ["haproxy", ["site-lb", "--cell", "a"], ["/opt/site/queue"]]
+    return Node("n7", spec(tmp_path, traffic=senders))
+
+
+def test_senders_are_those_of_the_inventory_in_its_order(node: Node) -> None:
+    assert [each.name for each in traffic.adapters(node)] == ["haproxy", "site-lb", "queue"]
 
 
 def test_command_of_the_site_gets_its_words(programs: Programs, node: Node) -> None:
-    programs.answer("site-lb", ("--cell a drained", "looking\n3", 0), ("", "", 0))
-    command.TRAFFIC.take_out(node, "no\0\nNVLink")
-    assert command.TRAFFIC.drained(node) == 3
-    command.TRAFFIC.bring_back(node, 5)
+    cases = [("--cell a status", "looking\n3", 0), ("--cell a cut", "cut\n 3 sessions ", 0)]
+    programs.keeps = "$B200_WHY"
+    programs.answer("site-lb", *cases, ("", "", 0))
+    _, site, _ = traffic.adapters(node)
+    said = [site.drain(node, "no\0\nNVLink"), site.undrain(node, 5), site.cut(node)]
+    assert said == ["site-lb: drain done", "site-lb: undrain done", "site-lb: 3 sessions"]
+    assert site.status(node) == 3
     assert programs.ran() == [
-        "site-lb|--cell|a|take-out|n7|no\\x00 NVLink",
-        "site-lb|--cell|a|drained|n7",
-        "site-lb|--cell|a|bring-back|n7|5",
+        "site-lb|--cell|a|drain|n7|no\\x00 NVLink",
+        "site-lb|--cell|a|undrain|n7|5",
+        "site-lb|--cell|a|cut|n7",
+        "site-lb|--cell|a|status|n7",
     ]
 
 
@@ -42,7 +58,48 @@ def test_command_that_tells_no_number_tells_nothing(
     programs: Programs, node: Node, said: str, code: int
 ) -> None:
     programs.answer("site-lb", ("", said, code))
-    assert command.TRAFFIC.drained(node) is None
+    assert traffic.adapters(node)[1].status(node) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"), [(1, ActionFailed), (3, ActionFailed), (2, ActionRefused)]
+)
+def test_failure_and_refusal_are_told_apart_in_one_line(
+    programs: Programs, node: Node, code: int, raised: type[ActionFailed]
+) -> None:
+    programs.answer("site-lb", ("", "looking\nno such cell", code))
+    with pytest.raises(ActionFailed) as failed:
+        traffic.adapters(node)[1].drain(node, "why")
+    assert failed.type is raised
+    assert_message(str(failed.value))
+
+
+def test_refusal_to_count_ends_the_wait(programs: Programs, node: Node) -> None:
+    programs.answer("site-lb", ("", "somebody brought it back", 2))
+    with raises_message(ActionRefused):
+        traffic.adapters(node)[1].status(node)
+
+
+def test_command_that_is_not_there_waits_for_a_person(programs: Programs, node: Node) -> None:
+    with raises_message(ActionRefused):
+        traffic.adapters(node)[1].status(node)
+
+
+def test_command_that_does_not_end_is_ended_with_all_that_it_started(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child, now = programs.folder / "child", [0.0]
+    script = f"sleep 600 & echo $! > {child}; echo started >&2; wait"
+    monkeypatch.setattr(site_command, "_LOOK_S", 0.01)
+    monkeypatch.setattr(site_command, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with raises_message(ActionFailed):
+        site_command.run(
+            ("sh", "-c", script), "status", within_s=60, say=lambda line: now.__setitem__(0, 61)
+        )
+    state = Path(f"/proc/{child.read_text().strip()}/stat")
+    # Where nobody waits for it, it stays a zombie.
+    while state.exists() and state.read_text().split()[2] != "Z":
+        time.sleep(0.01)
 
 
 class Gateways:
@@ -94,8 +151,8 @@ def test_others_are_told_before_the_nodes_own_gateway_and_after_it_on_the_way_ba
 ) -> None:
     named = {"port": 9000, "nodes": [{"name": "n7"}, {"name": "n9"}]}
     node, gateways = fleet(n8={"port": 9000}, n9=named, n10={"nodes": [{"name": "n8"}]}, n11=None)
-    assert "n8 done; n9 done" in haproxy.TRAFFIC.take_out(node, "why")
-    haproxy.TRAFFIC.bring_back(node, 5)
+    assert "n8 done; n9 done" in haproxy.TRAFFIC.drain(node, "why")
+    haproxy.TRAFFIC.undrain(node, 5)
     assert gateways.log == [
         "n8: rotation drain n7",
         "n9: rotation drain n7",
@@ -110,7 +167,7 @@ def test_others_are_told_before_the_nodes_own_gateway_and_after_it_on_the_way_ba
 def test_gateway_that_is_away_is_said_and_stops_nobody(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000}, n9={"port": 9000})
     gateways.away = {"n8"}
-    said = haproxy.TRAFFIC.take_out(node, "why")
+    said = haproxy.TRAFFIC.drain(node, "why")
     assert_message(said)
 
 
@@ -118,14 +175,14 @@ def test_gateway_that_refuses_ends_it(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000})
     gateways.answers["rotation drain"] = RemoteError("HAProxy: nodes/n7 to drain: No such server.")
     with raises_message(ActionFailed):
-        haproxy.TRAFFIC.take_out(node, "why")
+        haproxy.TRAFFIC.drain(node, "why")
     assert gateways.log == ["n8: rotation drain n7"]
 
 
 def test_node_that_does_not_answer_is_taken_out_by_the_others(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000})
     node.unreachable = "timed out"
-    assert_message(haproxy.TRAFFIC.take_out(node, "why"))
+    assert_message(haproxy.TRAFFIC.drain(node, "why"))
     assert gateways.log == ["n8: rotation drain n7"]
 
 
@@ -146,4 +203,4 @@ def test_streams_are_told_by_the_nodes_own_gateway_or_not_at_all(
 ) -> None:
     node, gateways = fleet()
     gateways.answers["drain count"] = said
-    assert haproxy.TRAFFIC.drained(node) == count
+    assert haproxy.TRAFFIC.status(node) == count

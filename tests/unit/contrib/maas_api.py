@@ -1,7 +1,8 @@
 """MAAS' HTTP API as far as a re-image needs it, held to its reference and to its source.
 
-Answers and states: src/maasserver/api/machines.py (deploy, release), api/scriptresults.py (results)
-and enum.py (names of states), read 2026-11-21. A stand-in, not MAAS: a real one was not at hand.
+Answers and states: src/maasserver/api/machines.py (allocate, deploy, release), api/nodes.py
+(annotations), api/scriptresults.py (results), models/node.py (_finalize_release) and enum.py (names
+of states), read 2026-11-27. A stand-in, not MAAS: a real one was not at hand.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.unit.gateway.test_refusals import certificate
 
 KEY = "consumer7:token7:canarysecret7"
 SYSTEM = "4y3h7n"
@@ -29,6 +34,7 @@ class Maas:
     message: str = ""
     installation: int | None = 11
     output: str = ""
+    marks: dict[str, str] = field(default_factory=dict)
     ways: list[str] = field(default_factory=list)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     broken: int = 0
@@ -37,19 +43,26 @@ class Maas:
         """The machine as the API shows it."""
         if self.ways:
             self.status = self.ways.pop(0)
+            # Whoever had it released has no annotations there any more.
+            self.marks = {} if self.status == "Ready" else self.marks
         return {
             "system_id": SYSTEM,
             "hostname": "n01",
             "status_name": self.status,
             "status_message": self.message,
+            "owner_data": self.marks,
             "power_state": "on",
         }
 
     def operate(self, operation: str, fields: dict[str, str]) -> tuple[int, Any]:
-        """Release or deploy; 409 from a state that does not allow it."""
+        """Release, allocate, mark or deploy; 409 from a state that does not allow it."""
         self.asked.append((operation, fields))
         if operation == "release" and self.status in ("Deployed", "Failed deployment"):
             self.status, self.ways = "Releasing", ["Releasing", "Ready"]
+        elif operation == "allocate" and (self.status, fields["system_id"]) == ("Ready", SYSTEM):
+            self.status = "Allocated"
+        elif operation == "set_workload_annotations" and self.status == "Allocated":
+            self.marks |= fields
         elif operation == "deploy" and self.status in ("Ready", "Allocated"):
             self.status, self.ways = "Deploying", ["Deploying", "Deployed"]
             self.installation = (self.installation or 0) + 1
@@ -69,8 +82,8 @@ class Maas:
 
 
 @contextmanager
-def serving(maas: Maas) -> Iterator[str]:
-    """The API on a free port; yields what an inventory calls its URL."""
+def serving(maas: Maas, folder: Path) -> Iterator[str]:
+    """The API on a free port; yields what an inventory calls its URL, trusted by folder/crt."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -98,7 +111,10 @@ def serving(maas: Maas) -> Iterator[str]:
                 return 503, "The service is unavailable"
             if not _signed(self.headers.get("Authorization", "")):
                 return 401, "Authorization Error: Invalid API key."
-            if method == "POST" and url.path == f"/MAAS/api/2.0/machines/{SYSTEM}/":
+            if method == "POST" and url.path in (
+                "/MAAS/api/2.0/machines/",
+                f"/MAAS/api/2.0/machines/{SYSTEM}/",
+            ):
                 return maas.operate(query["op"][0], _form(self.headers["Content-Type"], body))
             if url.path == f"/MAAS/api/2.0/machines/{SYSTEM}/":
                 return 200, maas.look()
@@ -108,10 +124,14 @@ def serving(maas: Maas) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False
+    (folder / "pem").write_bytes(certificate(folder))
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trust.load_cert_chain(folder / "pem")
+    server.socket = trust.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/MAAS"
+        yield f"https://127.0.0.1:{server.server_port}/MAAS"
     finally:
         server.shutdown()
         server.server_close()
@@ -139,4 +159,4 @@ def _signed(header: str) -> bool:
 def _form(kind: str, body: str) -> dict[str, str]:
     """The fields of multipart/form-data, which is what the API takes."""
     assert kind.startswith("multipart/form-data"), kind
-    return dict(re.findall(r'name="(\w+)"\r\n\r\n(.*?)\r\n--', body, re.DOTALL))
+    return dict(re.findall(r'name="([\w-]+)"\r\n\r\n(.*?)\r\n--', body, re.DOTALL))

@@ -1,7 +1,7 @@
-"""The Kubernetes adapter: its exact command lines against a stand-in kubectl.
+"""contrib/kubernetes.py: its exact command lines against a stand-in kubectl.
 
-What the stand-in prints is held to Kubernetes' published schema, which knows no other field: so the
-adapter reads only what there is.
+What the stand-in prints is held to Kubernetes' published schema, which knows no other field: so it
+reads only what there is.
 """
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ from typing import Any
 import pytest
 
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic import kubernetes
+from b200kit.reprovision.traffic import CommandTraffic
 from b200kit.run.node import Node
 from tests.messages import raises_message
+from tests.unit.contrib.conftest import CONTRIB
+from tests.unit.contrib.kubernetes_api import NODE, PODS, held, problems
 from tests.unit.nodes import spec
-from tests.unit.reprovision.traffic.kubernetes_api import NODE, PODS, held, problems
-from tests.unit.reprovision.traffic.programs import Programs
+from tests.unit.programs import Programs
+
+SCRIPT, MARK = str(CONTRIB / "kubernetes.py"), "b200kit/quarantine"
+KUBERNETES = CommandTraffic((SCRIPT,))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """The node that kubectl is asked about."""
+    return Node("n7", spec(tmp_path))
 
 
 def kube_node(cordoned: bool, mine: bool, ready: str = "True") -> str:
-    """What `kubectl get node -ojson` prints, less what the adapter does not read."""
-    notes = {kubernetes.MARK: "why"} if mine else {}
+    """What `kubectl get node -ojson` prints, less what is not read."""
+    notes = {MARK: "why"} if mine else {}
     spec_ = {"unschedulable": True} if cordoned else {}
     conditions = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": ready}]
     about = {"name": "n7", "annotations": notes}
@@ -36,7 +46,7 @@ GET = "kubectl|get|node|n7|-ojson"
 
 def test_kubernetes_is_marked_before_it_is_cordoned(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get node", kube_node(False, False), 0), ("", "", 0))
-    kubernetes.TRAFFIC.take_out(node, "no\n\0NVLink")
+    KUBERNETES.drain(node, "no\n\0NVLink")
     assert programs.ran() == [
         GET,
         "kubectl|annotate|node|n7|--overwrite|b200kit/quarantine=no \\x00NVLink",
@@ -46,15 +56,15 @@ def test_kubernetes_is_marked_before_it_is_cordoned(programs: Programs, node: No
 
 def test_kubernetes_leaves_the_cordon_of_somebody_else(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get node", kube_node(True, False), 0))
-    assert "by somebody else" in kubernetes.TRAFFIC.take_out(node, "why")
-    assert "stays cordoned" in kubernetes.TRAFFIC.bring_back(node, 100)
+    assert "by somebody else" in KUBERNETES.drain(node, "why")
+    assert "stays cordoned" in KUBERNETES.undrain(node, 100)
     assert programs.ran() == [GET, GET]
 
 
 def test_kubernetes_uncordons_its_own_once_it_is_whole(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get node", kube_node(True, True), 0), ("", "", 0))
-    assert "no shares" in kubernetes.TRAFFIC.bring_back(node, 99)
-    assert kubernetes.TRAFFIC.bring_back(node, 100) == "Kubernetes: uncordoned"
+    assert "no shares" in KUBERNETES.undrain(node, 99)
+    assert KUBERNETES.undrain(node, 100) == "kubernetes.py: uncordoned"
     assert programs.ran() == [
         GET,
         "kubectl|uncordon|n7",
@@ -108,7 +118,7 @@ def test_pods_are_evicted_and_counted(
     programs: Programs, node: Node, said: str, code: int, pods: int | None
 ) -> None:
     programs.answer("kubectl", ("get pods", said, code), ("drain", LATE, 1))
-    assert kubernetes.TRAFFIC.drained(node) == pods
+    assert KUBERNETES.status(node) == pods
     evicted = [f"{DRAIN}|--timeout=10s", GET_PODS] if pods is not None else []
     assert programs.ran() == [GET_PODS, *evicted]
 
@@ -122,14 +132,13 @@ def test_pod_that_nothing_would_start_again_is_named_before_any_is_evicted(
     said = items(pod(name="managed"), pod("DaemonSet"), *lone)
     programs.answer("kubectl", ("get pods", said, 0), ("get node", kube_node(True, True), 0))
     with raises_message(ActionFailed):
-        kubernetes.TRAFFIC.drained(node)
+        KUBERNETES.status(node)
     assert programs.ran() == [GET_PODS, GET]
 
 
-def test_inventory_may_let_such_pods_be_deleted(programs: Programs, tmp_path: Path) -> None:
-    node = Node("n7", spec(tmp_path, reprovision={"unmanaged_pods": "delete"}))
+def test_site_may_let_such_pods_be_deleted(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get pods", items(pod(""), pod()), 0), ("drain", LATE, 1))
-    assert kubernetes.TRAFFIC.drained(node) == 2
+    assert CommandTraffic((SCRIPT, "--delete-unmanaged")).status(node) == 2
     assert programs.ran() == [GET_PODS, f"{DRAIN}|--force|--timeout=10s", GET_PODS]
 
 
@@ -142,12 +151,12 @@ def test_such_pod_of_a_node_that_is_dead_to_kubernetes_counts_as_open(
     programs.answer(
         "kubectl", ("get pods", items(pod("")), 0), ("get node", of_node, 0), ("drain", LATE, 1)
     )
-    assert kubernetes.TRAFFIC.drained(node) == left
+    assert KUBERNETES.status(node) == left
 
 
 def test_what_kubernetes_does_not_say_of_a_node_is_unknown(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get pods", items(pod("")), 0), ("get node", "{}", 0))
-    assert kubernetes.TRAFFIC.drained(node) is None
+    assert KUBERNETES.status(node) is None
     assert programs.ran() == [GET_PODS, GET]
 
 
@@ -155,7 +164,7 @@ def test_what_kubernetes_does_not_say_of_a_node_is_unknown(programs: Programs, n
     "spoiled",
     [
         {"metadata": {"anotations": {}}},
-        {"metadata": {"annotations": {kubernetes.MARK: 1}}},
+        {"metadata": {"annotations": {MARK: 1}}},
         {"spec": {"unschedulable": "true"}},
         {"spec": {"unscheduleable": True}},
         {"status": {"conditions": [{"type": "Ready"}]}},

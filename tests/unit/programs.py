@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Self
+
+import pytest
 
 
 class Programs:
@@ -12,6 +15,16 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "log"
+        self.keeps = ""
+        """What the shell keeps behind the arguments, such as "$VARIABLE"."""
+
+    @classmethod
+    def on_path(cls, folder: Path, patch: pytest.MonkeyPatch) -> Self:
+        """Programs that are found before the machine's own."""
+        folder.mkdir()
+        patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        patch.delenv("B200_WHY", raising=False)
+        return cls(folder)
 
     def answer(self, program: str, *answers: tuple[str, str, int]) -> None:
         """Say something, and exit with a status, by the first words of the arguments."""
@@ -22,7 +35,8 @@ class Programs:
         ]
         path = self.folder / program
         keep = f'printf "%s" "{program}" >> {self.log}; '
-        keep += f'for a; do printf "|%s" "$a" >> {self.log}; done; echo "|$B200_WHY" >> {self.log}'
+        keep += f'for a; do printf "|%s" "$a" >> {self.log}; done; '
+        keep += f'echo "|{self.keeps}" >> {self.log}'
         path.write_text(f'#!/bin/sh\n{keep}\ncase "$*" in {" ".join(cases)} esac\n')
         path.chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""Power by IPMI, with a program in ipmitool's place that says what ipmitool 1.8.19 said.
+"""contrib/ipmi.py, with a program in ipmitool's place that says what ipmitool 1.8.19 said.
 
 Its texts were captured from the real one against OpenIPMI's ipmi_sim 2.0.33 on 2026-11-22.
 """
@@ -6,9 +6,9 @@ Its texts were captured from the real one against OpenIPMI's ipmi_sim 2.0.33 on 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +17,9 @@ from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
 from b200kit.records.machines import Machine, machine
 from b200kit.reprovision.actions import ActionRefused
-from b200kit.reprovision.power import ipmi
+from b200kit.reprovision.power import CommandPower
 from tests.messages import raises_message
+from tests.unit.contrib.conftest import CONTRIB
 
 CANARY = "canary-ipmi-p4ssw0rd"
 CHATTER = "Loading IANA PEN Registry...\nUnable to Get Channel Cipher Suites\n"
@@ -43,9 +44,10 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     return make
 
 
-def controller(**changes: Any) -> ipmi.Controller:
-    sound: dict[str, Any] = {"address": "10.9.0.1", "user": "b200", "password": SecretRef(env="X")}
-    return ipmi.Controller(Bmc(**sound | {"protocol": "ipmi"} | changes), Secret(CANARY.encode()))
+def controller(address: str = "10.9.0.1") -> CommandPower:
+    command = (str(CONTRIB / "ipmi.py"),)
+    bmc = Bmc(address=address, user="b200", password=SecretRef(env="X"), command=command)
+    return CommandPower("n7", bmc, Secret(CANARY.encode()))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,7 @@ def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str) -> 
 
 
 def test_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path))
     with raises_message(ActionRefused):
         controller().state()

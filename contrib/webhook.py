@@ -1,5 +1,7 @@
 #!/usr/bin/python3 -I
-"""Sends an event on stdin to an address: `events = {"command": ["/usr/local/bin/webhook", FILE]}`.
+"""Sends an event on stdin to an address. It runs on the node, where you put it:
+
+    events = {"command": ["/usr/bin/python3", "-I", "/usr/local/bin/b200-webhook", FILE]}
 
 FILE is root's alone (0600), as its address may be what lets one in: a line `url https://...`, and
 where they are needed `key WORD` (sent as Authorization: Bearer) and `ca_file PATH`. Exit 0 when the
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 class NoRedirect(urllib.request.HTTPRedirectHandler):
     """An event goes to the address that was given, and to no other."""
 
-    def redirect_request(self, *_):
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
