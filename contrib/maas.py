@@ -102,7 +102,7 @@ def call(path: str, form: dict[str, str] | None = None) -> Json:
             raise ConnectionError(said) from None
         hints = {
             401: "MAAS refuses the API key: look at reimage.token",
-            404: f"MAAS knows no machine {asked.system}: look at reimage.command",
+            404: f"MAAS knows no {path.partition('?')[0]}: look at reimage.command",
         }
         refuse(hints.get(error.code, said))
     except urllib.error.URLError as error:
@@ -178,7 +178,7 @@ while keys is None:
         said, done = advance()
         keys = host_keys() if done else None
     except (OSError, http.client.HTTPException) as error:
-        said = f"{asked.url} does not answer: {error}"
+        said = f"{asked.url} does not answer: {getattr(error, 'reason', error)}"
     if said != last:
         print(last := said, file=sys.stderr, flush=True)
     if keys is None:

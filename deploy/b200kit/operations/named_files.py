@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from b200kit import engines
 from b200kit.catalog import load
 from b200kit.inventory import certificates, engine_rules, openpgp
+from b200kit.inventory.keys import reprovision
 from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
@@ -16,6 +18,7 @@ from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client import prompts
 from b200kit.node.serving.libraries import FIRST_DRIVER, libraries
+from b200kit.run import places
 from b200kit.serving import compile_tools
 from b200kit.supply.locks import shipped
 from b200kit.supply.models import hub_model
@@ -64,6 +67,13 @@ def _remedy(spec: NodeSpec, key: str, path: str) -> str:
     if key.startswith("repositories.") and Path(path).stem in presets:
         return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"
     return ""
+
+
+def away(spec: NodeSpec) -> Iterator[Problem]:
+    """Commands that a repair starts, and that are no programs of the controller."""
+    for key, program in reprovision.commands(spec):
+        if not shutil.which(program, path=places.programs()):
+            yield Problem(key, f"{program} is no program that is found on the controller")
 
 
 def wrong(spec: NodeSpec) -> Iterator[Problem]:

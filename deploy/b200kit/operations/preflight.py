@@ -157,9 +157,11 @@ class SpecCache:
 
 def _checked(name: str, spec: NodeSpec) -> tuple[Node, list[Problem]]:
     """A node of this spec, and what is wrong with what it names."""
-    found, problems = secrets.resolve(spec, reprovisioning=RUN.entry == "reprovision.py")
+    reprovisioning = RUN.entry == "reprovision.py"
+    found, problems = secrets.resolve(spec, reprovisioning)
     node = Node(name, spec, found)
     problems += named_files.missing(spec)
+    problems += named_files.away(spec) if reprovisioning else ()
     # Keys can be looked at only when every file is there, templates when each is as it should be.
     wrong = problems or [*named_files.wrong(spec), *certificates.problems(spec, found)]
     return node, wrong or list(_broken_templates(node))

@@ -46,5 +46,6 @@ def _of(host: Host) -> Iterator[Problem]:
     if isinstance(spec, list):
         yield from spec
     else:
+        yield from named_files.away(spec)
         # Keys can be looked at only when every file is there.
         yield from list(named_files.missing(spec)) or named_files.wrong(spec)

@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import IO
 
 from b200kit.report.document import clean
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
+from b200kit.run import places
 from b200kit.run.node import duration
 
 WITHIN_S = 120.0
@@ -48,8 +48,6 @@ def run(
     """
     who = f"{name(command)} {words[0]}"
     end, last = time.monotonic() + within_s, ""
-    # Where pip puts b200-slurm and the others, whether or not that is on PATH.
-    installed = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{Path(sys.executable).parent}"}
     # Files, so that it continues though nobody reads.
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as progress:
         try:
@@ -58,7 +56,7 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=answer,
                 stderr=progress,
-                env=os.environ | installed | (told or {}),
+                env={**os.environ, "PATH": places.programs(), **(told or {})},
                 start_new_session=True,
             )
         except OSError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -35,6 +36,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 class NoSite(Exception):
     """The working directory belongs to no site, in one line."""
+
+
+def programs() -> str:
+    """Where programs of the controller are looked for: in PATH, and beside `b200`, where b200-slurm
+    and others are installed, whether or not that is in PATH.
+    """
+    return f"{os.environ.get('PATH', os.defpath)}:{Path(sys.executable).parent}"
 
 
 def site() -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from b200kit.inventory import secrets
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import named_files
+from b200kit.operations import named_files, preflight
+from b200kit.run.session import RUN
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import spec as sound
@@ -90,6 +92,27 @@ def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     found = [(problem.key, problem.message) for problem in named_files.missing(spec)]
     message = f"{missing} cannot be read on the controller: No such file or directory"
     assert found == [("bmc.ca_file", message)]
+
+
+def test_commands_must_be_programs_of_the_controller_or_beside_b200(tmp_path: Path) -> None:
+    here = Path(sys.executable).name
+    bmc = BMC | {"command": [str(tmp_path / "bmc")]}
+    spec = sound(tmp_path, traffic=["haproxy", [here], ["b200-slrm", "x"]], bmc=bmc, reimage=MAAS)
+    found = {problem.key: problem.message for problem in named_files.away(spec)}
+    assert found.keys() >= {"traffic.2", "bmc.command"}
+    assert "traffic.1" not in found
+    assert_message(found["traffic.2"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "refused"), [("check.py", []), ("reprovision.py", ["traffic.0"])]
+)
+def test_only_who_mends_needs_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, refused: list[str]
+) -> None:
+    monkeypatch.setattr(RUN, "entry", entry)
+    spec = sound(tmp_path, traffic=[["b200-slrm"]], api_key=None, hf_token=None)
+    assert [problem.key for problem in preflight._checked("n01", spec)[1]] == refused
 
 
 def test_only_who_mends_needs_the_controllers_password(tmp_path: Path) -> None:

@@ -184,6 +184,17 @@ def files(spec: ReprovisioningKeys) -> Iterator[tuple[str, str]]:
         yield "bmc.ca_file", spec.bmc.ca_file
 
 
+def commands(spec: ReprovisioningKeys) -> Iterator[tuple[str, str]]:
+    """Programs of the controller that are needed, by their key in the inventory."""
+    for number, sender in enumerate(spec.traffic):
+        if sender != "haproxy":
+            yield f"traffic.{number}", sender[0]
+    if spec.bmc and spec.bmc.command:
+        yield "bmc.command", spec.bmc.command[0]
+    if spec.reimage:
+        yield "reimage.command", spec.reimage.command[0]
+
+
 def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
     """A password is never sent over a connection that is not authenticated."""
     if not bmc.command and not bmc.address.startswith("https://"):
