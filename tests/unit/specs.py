@@ -6,7 +6,8 @@ import base64
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.catalog.hardware.facts import Hardware
+from b200kit.catalog.types import Catalogue, Model
 from b200kit.inventory import openpgp
 
 # A version 4 packet with a made-up point: no one's key.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from b200kit.catalog.hardware import gpu_name
-from b200kit.catalog.types import Hardware
+from b200kit.catalog.hardware.facts import Hardware
 from b200kit.node.state import machine_kind
 from b200kit.node.state.machine_kind import Kind
 from b200kit.node.state.view import StateView, Unread

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from b200kit.node.lib.documents import NEEDED
 
 if TYPE_CHECKING:
+    from b200kit.catalog.hardware.facts import Hardware
     from b200kit.engines.flags import EngineKnowledge
     from b200kit.node.host.settings_table import Setting
     from b200kit.sizing.dimensions import Dimensions
-    from b200kit.sizing.fit import GpuModel
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,6 @@ class Model:
     weights_bytes: int | None = None
     original: bool = False
     gated: bool = False
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
-
-    *gpu_bytes* is the memory of one GPU, 0 where it is not known; *gpus* are those it is of, by
-    PCI id; *virtual*: whether it is for virtual machines, None where it is for any machine.
-    *power_w*: the lowest and the highest limit of a GPU in watts, where they are known.
-    """
-
-    name: str
-    gpu_count: int
-    minimum_driver: str
-    gpu_bytes: int = 0
-    gpus: Mapping[str, GpuModel] = field(default_factory=dict)
-    virtual: bool | None = None
-    power_w: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

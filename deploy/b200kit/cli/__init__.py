@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from b200kit import __version__
+from b200kit.cli import deferred
 from b200kit.cli.command import (
     INTERRUPTED,
     READER_LEFT,
@@ -153,9 +154,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if instruction := os.environ.get("_B200_COMPLETE"):
         from b200kit.cli import completion
 
-        return completion.answer(b200, instruction)
+        with deferred.modules():
+            return completion.answer(b200, instruction)
     try:
-        status = _run(arguments)
+        with deferred.modules():
+            status = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         console.abandon(sys.stdout)

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
+from b200kit.cli import entry_run
 from b200kit.cli.command import JSON, Command
-from b200kit.cli.entry_run import EntryRun
 from b200kit.run import places
 
 _FAILED = "a node failed, was refused, or could not be reached"
@@ -157,7 +157,9 @@ def run_entry(
     if asked and as_json:
         raise click.UsageError("--json asks nobody: it goes with --dry-run or -y")
     password = sudo_password() if asks else None
-    run = EntryRun(inventory_of(inventory), entry, nodes, verbose, as_json, password, data)
+    run = entry_run.EntryRun(
+        inventory_of(inventory), entry, nodes, verbose, as_json, password, data
+    )
     if asked:
         if code := run.go(dry=True):
             return code

@@ -8,15 +8,14 @@ import click
 
 from b200kit.cli import topics
 from b200kit.cli.command import JSON, Command, completes
-from b200kit.cli.topics import KINDS, Topic
-from b200kit.report.terminal.lines import Lines
+from b200kit.report.terminal import lines
 from b200kit.run import console
 
 _LABEL = 15
 
 
 def _words() -> list[str]:
-    return [*KINDS, *topics.names()]
+    return [*topics.KINDS, *topics.names()]
 
 
 @click.command("explain", cls=Command, exit_codes={0: "explained"})
@@ -29,17 +28,17 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
     stage, a setting, an event, an alert, a diagnosis. KIND lists the names of one kind; nothing,
     the kinds. Nothing is connected to.
     """
-    word, page = " ".join(words), Lines(console.width(), console.coloured())
+    word, page = " ".join(words), lines.Lines(console.width(), console.coloured())
     if not word:
-        shown = {kind: dict(of.names()) for kind, of in KINDS.items()}
+        shown = {kind: dict(of.names()) for kind, of in topics.KINDS.items()}
         rows = [(kind, str(len(shown[kind])), of.says, f"b200 explain {of.such_as}")
-                for kind, of in KINDS.items() if shown[kind]]  # fmt: skip
+                for kind, of in topics.KINDS.items() if shown[kind]]  # fmt: skip
         page.table(
             [("kind", "names", "what it is", "such as"), *rows], left=0, right=frozenset({1})
         )
         _print(page, {kind: len(known) for kind, known in shown.items()}, as_json)
-    elif word in KINDS:
-        known = KINDS[word].names()
+    elif word in topics.KINDS:
+        known = topics.KINDS[word].names()
         width = min(max(map(len, known), default=0), page.names)
         for name, says in known.items():
             page.hang(f"{name:<{width}}  ", text=says)
@@ -54,11 +53,11 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
         raise click.UsageError(f'nothing is called "{word}"; {end}')
 
 
-def _print(page: Lines, document: object, as_json: bool) -> None:
+def _print(page: lines.Lines, document: object, as_json: bool) -> None:
     console.document(document) if as_json else console.out(*page.found, colour=True)
 
 
-def _add(page: Lines, topic: Topic) -> None:
+def _add(page: lines.Lines, topic: topics.Topic) -> None:
     if page.found:
         page.line("")
     page.hang(f"{topic.name}  ", (topic.kind, "idle"), "  ", text=topic.says)
@@ -68,6 +67,6 @@ def _add(page: Lines, topic: Topic) -> None:
         before = label
 
 
-def _document(topic: Topic) -> dict[str, object]:
+def _document(topic: topics.Topic) -> dict[str, object]:
     facts = [{"label": label, "text": text} for label, text in topic.facts]
     return {"kind": topic.kind, "name": topic.name, "says": topic.says, "facts": facts}

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from b200kit.catalog.recognised import Unrecognised
+from b200kit.cli import recorded_node
 from b200kit.cli.command import JSON, Command, completes, words
-from b200kit.node.checks.judge import judge_vetted
-from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.state.plausible import plausible
-from b200kit.records import examples, observed_file
-from b200kit.records.expected import by_its_gpus
+from b200kit.records import examples
 from b200kit.report.document import clean
-from b200kit.report.terminal.lines import Lines
-from b200kit.report.terminal.page import check_lines, explain_line
+from b200kit.report.terminal import lines
+from b200kit.report.terminal import page as terminal
 from b200kit.run import console
 
 
@@ -26,8 +20,10 @@ from b200kit.run import console
     exit_codes={0: "fit", 1: "unfit", 2: "not measured, or the file cannot be read"},
 )
 @click.argument("state", metavar="[PATH]", required=False)
-@click.option("--example", "named", metavar="NAME", shell_complete=completes(examples.names),
-              help="A recorded node that comes with b200kit.")  # fmt: skip
+@click.option(
+    "--example", "named", metavar="NAME", shell_complete=completes(lambda: examples.names()),
+    help="A recorded node that comes with b200kit.",
+)  # fmt: skip
 @click.option("--list", "listed", is_flag=True, help="Show the examples and where each is from.")
 @click.option(
     "--hardware", "name", metavar="NAME",
@@ -53,7 +49,7 @@ def command(
         console.document([{"name": e.name, "kind": e.kind, **dict(e.origins())} for e in known])
         return 0
     if listed:
-        page = Lines(console.width(), console.coloured())
+        page = lines.Lines(console.width(), console.coloured())
         for example in map(examples.load, examples.names()):
             _origin(page, example)
         page.line("")
@@ -62,25 +58,24 @@ def command(
         console.out(*page.found, colour=True)
         return 0
     try:
-        shown, observed, own = _example(named, name) if named else _file(str(state), name)
-        expected = observed_file.document_of(expect) if expect else own
+        of = recorded_node.example if named else recorded_node.file
+        node = of(named or str(state), name, expect)
     except (OSError, ValueError, examples.NoExample) as error:
         raise click.UsageError(words(error)) from None
-    if isinstance(expected, dict):
-        expected = {"today": timestamp.today(), **expected}
-    observed = plausible(observed)
-    verdict = judge_vetted(expected, observed)
-    host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
-    host["verdict"] = unstructure(verdict)
+    verdict = recorded_node.judged(node)
+    host = {
+        "outcome": verdict.fit, "state": node.state, "expectation": node.expectation,
+        "verdict": unstructure(verdict),
+    }  # fmt: skip
     if as_json:
         console.document(host)
         return verdict.exit_status
-    page = Lines(console.width(), console.coloured())
+    page = lines.Lines(console.width(), console.coloured())
     if named:
         _origin(page, examples.load(named))
         page.line("")
-    check_lines(page, clean(shown), host, matrix=topology)
-    explain_line(page, [host])
+    terminal.check_lines(page, clean(node.name), host, matrix=topology)
+    terminal.explain_line(page, [host])
     if named:
         page.line("")
         page.hang("", text="All examples: b200 judge --list")
@@ -89,26 +84,7 @@ def command(
     return verdict.exit_status
 
 
-def _file(path: str, name: str | None) -> tuple[str, Any, Any]:
-    """A recorded node's name, observation and expectation."""
-    found = observed_file.read(path)
-    own = found.expectation or _by_its_gpus(path, found.state, name)
-    return found.name, found.state, own
-
-
-def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
-    example = examples.load(named)
-    return example.name, example.state, _by_its_gpus(example.name, example.state, name)
-
-
-def _by_its_gpus(path: str, state: Any, name: str | None) -> dict[str, Any]:
-    try:
-        return by_its_gpus(state, name)
-    except Unrecognised as error:
-        raise Unrecognised(f"{path}: {error}; name it with --hardware") from None
-
-
-def _origin(page: Lines, example: examples.Example) -> None:
+def _origin(page: lines.Lines, example: examples.Example) -> None:
     page.hang(f"{example.name}: ", text=f"{example.kind} ({example.file})")
     for what, source in example.origins():
         page.hang("  ", text=f"{what}: {source}")

@@ -11,34 +11,23 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import hardware, load, model_name
-from b200kit.catalog.types import Model
-from b200kit.cli import plan_hardware
+from b200kit.catalog import load, model_name
+from b200kit.catalog import types as catalogue
+from b200kit.cli import plan_hardware, report
 from b200kit.cli.command import JSON, Command, Refusal, completes
-from b200kit.cli.report import find
-from b200kit.cli.report import load as load_run
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
-from b200kit.node.checks.gpu import power
 from b200kit.node.checks.serving import precision as precision_check
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
-from b200kit.node.placement.layout import Replica
-from b200kit.node.state import view as states
-from b200kit.node.state.plausible import plausible
-from b200kit.node.state.view import StateView
+from b200kit.node.state import plausible, view
 from b200kit.quality import kept
 from b200kit.records import examples, observed_file
+from b200kit.report import outcome
 from b200kit.report.document import read
-from b200kit.report.outcome import hosts_of
-from b200kit.run import console
-from b200kit.run.places import NoSite
-from b200kit.sizing import kv_cache_formats, planner
-from b200kit.sizing.dimensions import ModelError
-from b200kit.sizing.explain import tokens_text
-from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
+from b200kit.run import console, places
+from b200kit.sizing import dimensions, explain, fit, kv_cache_formats, planner
 from b200kit.sizing.goals import GOALS
-from b200kit.sizing.planner import Plan
 
 SCHEMA = "b200kit/plan/1"
 PLANNED, IMPOSSIBLE = 0, 1
@@ -49,7 +38,7 @@ _WIDTH = 100
 class PlanOptions:
     """What the command line requests."""
 
-    model: Model
+    model: catalogue.Model
     state: dict[str, Any]
     goal: str
     as_json: bool
@@ -64,18 +53,18 @@ class PlanOptions:
 class PlanResult:
     """A plan laid out on a node."""
 
-    subject: Subject
-    pool: GpuPool
-    requested: Requested
-    plan: Plan
-    replicas: list[Replica]
+    subject: fit.Subject
+    pool: fit.GpuPool
+    requested: fit.Requested
+    plan: planner.Plan
+    replicas: list[layout.Replica]
     reserved: str
     power_cap: str = ""
     engine: str = "vllm"
     lowered: tuple[str, ...] = ()
 
 
-def _model(_: click.Context, __: click.Parameter, name: str | None) -> Model:
+def _model(_: click.Context, __: click.Parameter, name: str | None) -> catalogue.Model:
     if name is None:
         raise click.BadParameter("which one? `b200 models` lists those known")
     known = load.load().models
@@ -84,7 +73,7 @@ def _model(_: click.Context, __: click.Parameter, name: str | None) -> Model:
     try:
         if Path(name).exists():
             return load.from_config(Path(name))
-    except ModelError as error:
+    except dimensions.ModelError as error:
         raise click.BadParameter(str(error)) from None
     near = " or ".join(model_name.near(name, known))
     end = f"did you mean {near}?" if near else "`b200 models` has those known"
@@ -100,19 +89,19 @@ def _observed(_: click.Context, __: click.Parameter, word: str) -> dict[str, Any
             state = observed_file.read(word).state
         else:
             state = _of_run(word)
-    except NoSite:
+    except places.NoSite:
         hardware = ", ".join(_hardware())
         raise click.BadParameter(f"{word} is no file, none of {hardware}, and no site") from None
     except (OSError, ValueError) as error:
         raise click.BadParameter(str(error)) from None
-    if not isinstance(state, dict) or state.get("schema") != states.SCHEMA:
-        raise click.BadParameter(f"{word} has no {states.SCHEMA}, as observe prints it")
-    return plausible(state)
+    if not isinstance(state, dict) or state.get("schema") != view.SCHEMA:
+        raise click.BadParameter(f"{word} has no {view.SCHEMA}, as observe prints it")
+    return plausible.plausible(state)
 
 
 def _of_run(node: str) -> object:
-    folder = find("latest", None)
-    hosts = hosts_of(load_run(folder))
+    folder = report.find("latest", None)
+    hosts = outcome.hosts_of(report.load(folder))
     if node not in hosts:
         known = ", ".join([*_hardware(), *hosts])
         raise ValueError(f"{node} is no file, no hardware and no node of {folder}: {known}")
@@ -122,7 +111,7 @@ def _of_run(node: str) -> object:
 def _hardware() -> list[str]:
     """Every hardware of which a healthy node comes with b200kit."""
     found = (name.removeprefix("healthy-") for name in examples.names())
-    return [name for name in found if name in hardware.names()]
+    return [name for name in found if name in plan_hardware.names()]
 
 
 def _model_names() -> list[str]:
@@ -178,9 +167,9 @@ def command(**given: Any) -> None:
     options = PlanOptions(**given)
     try:
         result = _plan(options, options.state)
-    except (ModelError, hardware.HardwareError) as error:
+    except dimensions.ModelError as error:
         raise click.UsageError(str(error)) from None
-    except (Impossible, cpu_cores.LayoutError) as error:
+    except (fit.Impossible, cpu_cores.LayoutError) as error:
         raise Refusal(str(error), IMPOSSIBLE) from None
     console.document(to_json(result)) if options.as_json else console.out(*lines(result))
 
@@ -192,7 +181,7 @@ def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
     asked = options.kv_cache_dtype
     dtype = engine_flags.kv_of(model) if asked is None else asked
     flags = engine_flags.of_goal(kind, model, options.goal, load.load())
-    requested = Requested(
+    requested = fit.Requested(
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
@@ -201,22 +190,24 @@ def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
     )
     refused = _refused(kind, model, flags, dtype)
     if refused:
-        raise Impossible("engine", refused)
+        raise fit.Impossible("engine", refused)
     subject = defaults.subject(model)
     plan = planner.decide(subject, pool, requested, defaults.siblings(model, load.load()))
     if refused := kind.refuses(plan.shape):
-        raise Impossible("engine", refused)
+        raise fit.Impossible("engine", refused)
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     if ports[-1] > 65535:
         raise click.UsageError(f"--first-port {ports[0]}: replica {len(ports) - 1} has none left")
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
     reserved = layout.reserved(state, replicas)
-    cap = power.capped(StateView(state))
+    cap = plan_hardware.power_cap(state)
     lowered = tuple(precision.of(model, dtype, flags))
     return PlanResult(subject, pool, requested, plan, replicas, reserved, cap, kind.name, lowered)
 
 
-def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype: str) -> str | None:
+def _refused(
+    kind: EngineKind, model: catalogue.Model, flags: Mapping[str, object], dtype: str
+) -> str | None:
     """Why an engine cannot serve a model, or keep its cache so."""
     if why := load.load().engines[kind.name].refused.get(model.family):
         return f"{kind.name} cannot serve {model.name}: {why}"
@@ -225,7 +216,7 @@ def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype:
     return kv_cache.refusal(kind, dtype)
 
 
-def _length(asked: int | None, model: Model) -> int:
+def _length(asked: int | None, model: catalogue.Model) -> int:
     requested = defaults.context(model, load.load()) if asked is None else asked
     longest = model.dimensions.max_length if model.dimensions else requested
     if not 1 <= requested <= longest:
@@ -291,7 +282,7 @@ def _validated(result: PlanResult) -> str:
     return f"revision {found.key.revision[:12]}: {kept.judged(found.key, found.compared).summary}"
 
 
-def headline(plan: Plan, replicas: Sequence[Replica]) -> str:
+def headline(plan: planner.Plan, replicas: Sequence[layout.Replica]) -> str:
     """Number, parallelism and homes of the replicas in a line."""
     number = f"{plan.replicas} replica{'' if plan.replicas == 1 else 's'}"
     spanning = sum(replica.spans for replica in replicas)
@@ -305,7 +296,7 @@ def headline(plan: Plan, replicas: Sequence[Replica]) -> str:
     return f"{number}, {parallelism(plan)}, {home}"
 
 
-def parallelism(plan: Plan) -> str:
+def parallelism(plan: planner.Plan) -> str:
     """TP2, TP4+EP, DP8+EP."""
     shape = plan.shape
     ways = [f"DP{shape.dp}"] if shape.dp > 1 else []
@@ -333,6 +324,6 @@ def _numbers(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _tokens(replica: Replica, length: int) -> str:
+def _tokens(replica: layout.Replica, length: int) -> str:
     tokens = replica.kv_tokens or 0
-    return f"KV {tokens_text(tokens)} tokens ({tokens // length} x {length})"
+    return f"KV {explain.tokens_text(tokens)} tokens ({tokens // length} x {length})"

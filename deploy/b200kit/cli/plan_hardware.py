@@ -7,14 +7,26 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import load
+from b200kit.catalog import hardware, load
 from b200kit.catalog.recognised import Unrecognised, for_machine, matching
+from b200kit.node.checks.gpu import power
 from b200kit.node.placement.cpu_cores import LayoutError, whole
+from b200kit.node.state.view import StateView
 from b200kit.sizing.fit import GpuPool
 
 # The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
 # (inferred for others).
 _VISIBLE = 0.996
+
+
+def names() -> list[str]:
+    """Every hardware of the catalogue."""
+    return hardware.names()
+
+
+def power_cap(state: Mapping[str, Any]) -> str:
+    """At which power the GPUs are capped; empty where they are not."""
+    return power.capped(StateView(state))
 
 
 def recognised(state: Mapping[str, Any], asked: int | None) -> GpuPool:
@@ -25,23 +37,23 @@ def recognised(state: Mapping[str, Any], asked: int | None) -> GpuPool:
     ids = _ids(gpus)
     candidates = for_machine(state, load.load().hardware.values())
     try:
-        hardware = matching(ids, len(gpus), len(gpus) > 1, candidates)
+        found = matching(ids, len(gpus), len(gpus) > 1, candidates)
     except Unrecognised as error:
         raise LayoutError(f"{error}: {_SAY}") from None
-    whole = hardware.gpu_count
+    whole = found.gpu_count
     if asked is not None and not 1 <= asked <= whole:
-        raise click.UsageError(f"--gpus {asked}: {hardware.name} has 1 to {whole}")
+        raise click.UsageError(f"--gpus {asked}: {found.name} has 1 to {whole}")
     usable = asked or whole
     if len(gpus) < usable:
         raise LayoutError(
             f"the node shows {len(gpus)} of {usable} GPUs; allow it with --gpus {len(gpus)}"
         )
-    memory = _memory(gpus) or hardware.gpu_bytes
+    memory = _memory(gpus) or found.gpu_bytes
     if not memory:
         raise click.UsageError(
-            f"the memory of the GPUs is in neither the state nor hardware {hardware.name}"
+            f"the memory of the GPUs is in neither the state nor hardware {found.name}"
         )
-    return GpuPool(hardware.name, usable, memory, whole, frozenset(hardware.gpus[i] for i in ids))
+    return GpuPool(found.name, usable, memory, whole, frozenset(found.gpus[i] for i in ids))
 
 
 def _ids(gpus: Sequence[Any]) -> set[str]:

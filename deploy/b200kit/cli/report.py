@@ -7,14 +7,11 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import JSON, REPORTS, Command, Refusal, page_option
+from b200kit.report import files, outcome
 from b200kit.report.document import mapping, read
-from b200kit.report.files import stored
-from b200kit.report.html.page import render
-from b200kit.report.outcome import hosts_of
-from b200kit.report.terminal.page import lines
-from b200kit.run import console
-from b200kit.run.document import RunHead
-from b200kit.run.places import home
+from b200kit.report.html import page as pages
+from b200kit.report.terminal import page as terminal
+from b200kit.run import console, document, places
 
 NO_RUN = 2
 
@@ -41,14 +38,14 @@ def command(
         folder = find(run, reports)
         record = of_nodes(load(folder), nodes)
         if page:
-            page.write_text(render(record), encoding="utf-8")
+            page.write_text(pages.render(record), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise Refusal(error, NO_RUN) from None
     if as_json:
         console.document(record)
         return
     page = page or folder / "report.html"
-    found = lines(
+    found = terminal.lines(
         record, width=console.width(), colour=console.coloured(), report=str(page),
         all_whole=bool(nodes),
     )  # fmt: skip
@@ -59,7 +56,7 @@ def command(
 
 def of_nodes(record: dict[str, object], nodes: tuple[str, ...]) -> dict[str, object]:
     """Return the record of some nodes, of all where none is named; ValueError for another name."""
-    hosts = hosts_of(record)
+    hosts = outcome.hosts_of(record)
     if unknown := [name for name in nodes if name not in hosts]:
         raise ValueError(f"{unknown[0]} is no node of this run")
     return {**record, "hosts": {name: hosts[name] for name in nodes or hosts}}
@@ -72,7 +69,7 @@ def find(run: str, reports: Path | None) -> Path:
     """
     if run != "latest" and (Path(run) / "summary.json").is_file():
         return Path(run)
-    reports = reports or home() / "reports"
+    reports = reports or places.home() / "reports"
     if run != "latest":
         if (reports / run / "summary.json").is_file():
             return reports / run
@@ -85,10 +82,10 @@ def find(run: str, reports: Path | None) -> Path:
 
 def load(folder: Path) -> dict[str, object]:
     """Return the run record that `folder` was written from; raises ValueError if unreadable."""
-    summary = mapping(stored(folder / "summary.json"))
+    summary = mapping(files.stored(folder / "summary.json"))
     hosts: dict[str, object] = {}
     for name, entry in mapping(read(summary, "hosts")).items():
         file = read(entry, "file")
         path = folder / Path(file).name if isinstance(file, str) else None
-        hosts[name] = stored(path) if path and path.is_file() else entry
-    return {**summary, "schema": RunHead.schema, "hosts": hosts}
+        hosts[name] = files.stored(path) if path and path.is_file() else entry
+    return {**summary, "schema": document.RunHead.schema, "hosts": hosts}

@@ -8,12 +8,11 @@ import click
 
 from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
 from b200kit.node.lib.documents import unstructure
-from b200kit.reprovision.ledger import Transactions
-from b200kit.reprovision.transaction import Transaction
+from b200kit.reprovision import ledger, transaction
 from b200kit.rollout import progress as rollouts
 from b200kit.rollout import underway
 from b200kit.run import console
-from b200kit.store.database import Damaged, Store, StoreError
+from b200kit.store import database
 
 SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
 
@@ -36,24 +35,32 @@ def command() -> None:
 @STORE
 def show_all(as_json: bool, store: Path | None) -> int:
     """List the nodes that are out of service, and the rollouts they belong to."""
-    transactions = Transactions(Store(store))
+    transactions = ledger.Transactions(database.Store(store))
     try:
         with transactions.store.reading():
             names = transactions.nodes()
             found = {name: _read(transactions, name) for name in names}
-    except StoreError as error:
-        raise Refusal(str(error), DAMAGED if isinstance(error, Damaged) else UNKNOWN) from None
-    damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
-    open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
+    except database.StoreError as error:
+        raise Refusal(
+            str(error), DAMAGED if isinstance(error, database.Damaged) else UNKNOWN
+        ) from None
+    damaged = {name: tx for name, tx in found.items() if isinstance(tx, database.Damaged)}
+    open_ones = [
+        tx for tx in found.values() if isinstance(tx, transaction.Transaction) and tx.is_open
+    ]
     if as_json:
-        known = {n: tx.report() for n, tx in found.items() if isinstance(tx, Transaction)}
+        known = {
+            n: tx.report() for n, tx in found.items() if isinstance(tx, transaction.Transaction)
+        }
         console.document({**unstructure(known), **{n: str(tx) for n, tx in damaged.items()}})
         return DAMAGED if damaged else SHOWN
     for tx in open_ones:
         console.out(f"{tx.node}  {underway.line(transactions, tx)}")
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
-    console.out(*rollouts.lines([tx for tx in found.values() if isinstance(tx, Transaction)]))
+    console.out(
+        *rollouts.lines([tx for tx in found.values() if isinstance(tx, transaction.Transaction)])
+    )
     more = f"; {len(damaged)} damaged" if damaged else ""
     console.out(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")
     return DAMAGED if damaged else SHOWN
@@ -73,9 +80,9 @@ def show_all(as_json: bool, store: Path | None) -> int:
 @STORE
 def show(node: str, as_json: bool, store: Path | None) -> None:
     """Show each step of the transaction of NODE."""
-    transactions = Transactions(Store(store))
+    transactions = ledger.Transactions(database.Store(store))
     tx = _read(transactions, node)
-    if isinstance(tx, Damaged):
+    if isinstance(tx, database.Damaged):
         raise Refusal(str(tx), DAMAGED)
     if not tx.steps and not tx.is_open:
         raise Refusal(f"{transactions.store.path} has no transaction of {node}", UNKNOWN)
@@ -88,8 +95,10 @@ def show(node: str, as_json: bool, store: Path | None) -> None:
         console.out(f"  {step.at}  {step.action:<24} {way}  {step.outcome}")
 
 
-def _read(transactions: Transactions, node: str) -> Transaction | Damaged:
+def _read(
+    transactions: ledger.Transactions, node: str
+) -> transaction.Transaction | database.Damaged:
     try:
         return transactions.read(node)
-    except Damaged as error:
+    except database.Damaged as error:
         return error

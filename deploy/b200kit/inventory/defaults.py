@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from b200kit import engines
-from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.catalog.hardware.facts import Hardware
+from b200kit.catalog.types import Catalogue, Model
 from b200kit.engines import kv_cache
 from b200kit.engines.contract import Scalar
 from b200kit.inventory import engine_flags

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from b200kit import engines
-from b200kit.catalog.types import Catalogue, Hardware
+from b200kit.catalog.hardware.facts import Hardware
+from b200kit.catalog.types import Catalogue
 from b200kit.engines import kv_cache
 from b200kit.engines.flags import EngineKnowledge
 from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings

@@ -17,9 +17,11 @@ from threading import Condition, Thread
 from typing import IO, Any
 
 from b200kit.node.lib import documents
-from b200kit.operations.standings import ANSWER_S, CONNECT_S
 from b200kit.report.content.now.node import NodeAnswer
 
+CONNECT_S, ANSWER_S = 15, 20
+"""What a node has to let us in, and to answer."""
+FIRST_S = CONNECT_S + 2 * ANSWER_S
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""
 _LAST_WORDS_S = 2.0

@@ -27,11 +27,10 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import documents
 from b200kit.operations import connections, inventory_process, preflight
 from b200kit.operations.inventory_process import InventoryRefused
+from b200kit.operations.standing_feed import ANSWER_S, CONNECT_S
 from b200kit.run import host_keys
 from b200kit.run.remote import Remote, RemoteError
 
-CONNECT_S, ANSWER_S = 15, 20
-"""What a node has to let us in, and to answer."""
 _MOST_BYTES = 1 << 20
 """Of an answer; one of a sound node has a few kB."""
 _OPEN_FILES = 4096

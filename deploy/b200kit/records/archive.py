@@ -2,7 +2,8 @@
 
     README  bundle.json  expectation.json  state.json  verdict.json
 
-The same node gives the same layout, without times and owners of files.
+The same node gives the same layout, without times and owners of files. It is read by
+b200kit/records/observed_file.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import json
 import os
 import secrets
 import tarfile
-import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.node.lib.documents import decode, parse, unstructure
+from b200kit.node.lib.documents import decode, unstructure
 from b200kit.node.state import view
 from b200kit.node.state.agent import AgentState
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
@@ -30,9 +30,6 @@ from b200kit.run.places import PACKAGE
 
 SCHEMA = "b200kit/bundle/1"
 _SCHEMA_FILE = PACKAGE / "node" / "state" / "node-state.schema.json"
-# What is in it, unpacked: an observation has at most 4 MiB (run/look.py), a tar header 512 bytes.
-_MOST_BYTES = 16 << 20
-_MOST_OBSERVED = 4 << 20
 _README = """\
 One node as b200kit {version} observed it, for `b200 judge {name}`.
 
@@ -108,33 +105,3 @@ def _packed(files: Mapping[str, str]) -> bytes:
                 entry.size, entry.mode = len(text.encode()), 0o600
                 tar.addfile(entry, io.BytesIO(text.encode()))
     return packed.getvalue()
-
-
-def read(path: str) -> tuple[Any, Any] | None:
-    """State and expectation of an archive; None for a document. Raises OSError and ValueError."""
-    with open(path, "rb") as stream:
-        if stream.read(2) != b"\x1f\x8b":
-            return None
-        stream.seek(0)
-        try:
-            # Unpacked first: a tar header may itself be of any length.
-            unpacked = gzip.GzipFile(fileobj=stream).read(_MOST_BYTES + 1)
-            if len(unpacked) > _MOST_BYTES:
-                raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
-            if unpacked.startswith(b"{"):
-                return None
-            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
-                state, expectation = (_member(tar, name) for name in ("state", "expectation"))
-        except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:
-            said = error.args[0] if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} is no bundle: {said}") from None
-    return state, expectation
-
-
-def _member(tar: tarfile.TarFile, name: str) -> Any:
-    """One document; nothing is unpacked to the disk."""
-    entry = tar.getmember(f"{name}.json")
-    stream = tar.extractfile(entry)
-    if stream is None:
-        raise KeyError(f"{name}.json is no file of a bundle")
-    return parse(stream.read(), _MOST_OBSERVED)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import documents
-from b200kit.records import archive
+
+# What is in an archive, unpacked: an observation has at most 4 MiB (run/look.py), a tar header
+# 512 bytes.
+_MOST_BYTES = 16 << 20
+_MOST_OBSERVED = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ def read(path: str) -> ObservedNode:
     bundle`, or what `--json` of check or judge printed. Raises OSError and ValueError.
     """
     stem = Path(path).name.partition(".")[0]
-    if packed := archive.read(path):
+    if packed := _archived(path):
         return ObservedNode(stem, *packed)
     document = document_of(path)
     hosts = document.get("hosts") if isinstance(document, dict) else None
@@ -55,3 +62,33 @@ def document_of(path: str) -> Any:
 
 def _observed(document: object) -> bool:
     return isinstance(document, Mapping) and isinstance(document.get("state"), Mapping)
+
+
+def _archived(path: str) -> tuple[Any, Any] | None:
+    """State and expectation of an archive; None for a document. Raises OSError and ValueError."""
+    with open(path, "rb") as stream:
+        if stream.read(2) != b"\x1f\x8b":
+            return None
+        stream.seek(0)
+        try:
+            # Unpacked first: a tar header may itself be of any length.
+            unpacked = gzip.GzipFile(fileobj=stream).read(_MOST_BYTES + 1)
+            if len(unpacked) > _MOST_BYTES:
+                raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
+            if unpacked.startswith(b"{"):
+                return None
+            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
+                state, expectation = (_member(tar, name) for name in ("state", "expectation"))
+        except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:
+            said = error.args[0] if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is no bundle: {said}") from None
+    return state, expectation
+
+
+def _member(tar: tarfile.TarFile, name: str) -> Any:
+    """One document; nothing is unpacked to the disk."""
+    entry = tar.getmember(f"{name}.json")
+    stream = tar.extractfile(entry)
+    if stream is None:
+        raise KeyError(f"{name}.json is no file of a bundle")
+    return documents.parse(stream.read(), _MOST_OBSERVED)

@@ -1,4 +1,4 @@
-"""Names of a run's folder and of each host's file in it, and of many hosts at once."""
+"""Names of a run's folder and of each host's file in it, of many hosts at once, of latencies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from b200kit.node.lib import cpulist
 from b200kit.report.document import Unmeasured, clean, read, show
 from b200kit.run.places import safe_name
 
+METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
+"""Latencies by their keys."""
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,4})")
 
 

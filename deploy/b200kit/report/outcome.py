@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from b200kit.node.checks.bare import BARE
-from b200kit.report.content.latency import is_stand_in
 from b200kit.report.document import clean, mapping, read, show
 
 GOOD = {"live", "fit", "ready", "removed"}
@@ -125,8 +124,3 @@ def totals(record: object) -> str:
         for word, count in counts(record).items()
     ]
     return f"{number} node{'' if number == 1 else 's'}: {', '.join(parts) or 'none selected'}"
-
-
-def stand_in(record: object) -> bool:
-    """Say whether any host's latency was measured on a stand-in engine."""
-    return any(map(is_stand_in, hosts_of(record).values()))

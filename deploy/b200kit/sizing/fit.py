@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import memory, weight_blocks
 from b200kit.sizing.dimensions import WIDTHS, Dimensions, ModelError
+from b200kit.sizing.gpu_model import GpuModel
 from b200kit.sizing.memory import Memory, Weights
 
 # Less than this share of the memory left for the KV cache is tight: CUDA graphs alone took a third
@@ -37,14 +38,6 @@ class Impossible(ValueError):
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
         self.key = key
-
-
-@dataclass(frozen=True)
-class GpuModel:
-    """A GPU by the name of its product, and its architecture, which decides what formats it has."""
-
-    title: str
-    architecture: str
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 from b200kit.catalog import shipped
-from b200kit.catalog.types import Hardware
-from b200kit.sizing.fit import GpuModel
+from b200kit.catalog.hardware.facts import Hardware
+from b200kit.sizing.gpu_model import GpuModel
 
 SCHEMA = "b200kit/hardware/1"
 DIRECTORY = Path(__file__).parent

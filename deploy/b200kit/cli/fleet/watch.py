@@ -16,17 +16,15 @@ from b200kit.cli.command import JSON, STORE, Command, Refusal, page_option
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.documents import unstructure
-from b200kit.operations.standing_feed import Feed, NotFollowed
-from b200kit.operations.standings import ANSWER_S, CONNECT_S
-from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.html.fleet_page import page as html
-from b200kit.report.terminal.fleet_screen import MOST, screen
-from b200kit.reprovision.ledger import Transactions
+from b200kit.operations import standing_feed
+from b200kit.report.content.now import fleet as fleets
+from b200kit.report.html import fleet_page
+from b200kit.report.terminal import fleet_screen
+from b200kit.reprovision import ledger
 from b200kit.rollout import underway
 from b200kit.run import console
-from b200kit.store.database import Store
+from b200kit.store import database
 
-_FIRST_S = CONNECT_S + 2 * ANSWER_S
 _REFUSED = 2
 
 
@@ -62,10 +60,11 @@ def command(
         raise click.UsageError(f"{page.parent} is no directory")
     if as_json and not once:
         raise click.UsageError("--json goes with --once")
-    transactions = Transactions(Store(store))
+    transactions = ledger.Transactions(database.Store(store))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _refusals(), Feed(inventory_of(inventory), 0 if once else every_s) as feed:
-        feed.first(_FIRST_S if once else min(every_s, _FIRST_S))
+    with _refusals(), standing_feed.Feed(inventory_of(inventory), 0 if once else every_s) as feed:
+        first_s = standing_feed.FIRST_S
+        feed.first(first_s if once else min(every_s, first_s))
         if once:
             fleet = _read(feed, transactions)
             problem = _written(fleet, page)
@@ -79,7 +78,7 @@ def command(
     return 0
 
 
-def _follow(feed: Feed, transactions: Transactions, file: Path | None) -> None:
+def _follow(feed: standing_feed.Feed, transactions: ledger.Transactions, file: Path | None) -> None:
     """Draw and write each round, until Ctrl-C."""
     fleet = _read(feed, transactions)  # before the screen is taken: what is refused stays readable
     with console.redrawn() as draw:
@@ -90,26 +89,26 @@ def _follow(feed: Feed, transactions: Transactions, file: Path | None) -> None:
             fleet = _read(feed, transactions)
 
 
-def _read(feed: Feed, transactions: Transactions) -> FleetNow:
+def _read(feed: standing_feed.Feed, transactions: ledger.Transactions) -> fleets.FleetNow:
     now = time.time()
     known = feed.known(now)
-    return fleet_now(known, *underway.of(transactions, known), now, feed.every_s)
+    return fleets.fleet_now(known, *underway.of(transactions, known), now, feed.every_s)
 
 
-def _written(fleet: FleetNow, file: Path | None) -> list[str]:
+def _written(fleet: fleets.FleetNow, file: Path | None) -> list[str]:
     """Renew the page; a line where that fails, as the nodes are shown all the same."""
     try:
         if file:
-            durable_files.replace(file, html(fleet))
+            durable_files.replace(file, fleet_page.page(fleet))
     except OSError as error:
         return [f"{file} is not renewed: {error.strerror}"]
     return []
 
 
-def _screen(fleet: FleetNow) -> list[str]:
+def _screen(fleet: fleets.FleetNow) -> list[str]:
     """As high as the terminal, less one for a problem."""
-    room = shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else MOST
-    return screen(fleet, width=console.width(), colour=console.coloured(), most=room)
+    room = shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else fleet_screen.MOST
+    return fleet_screen.screen(fleet, width=console.width(), colour=console.coloured(), most=room)
 
 
 @contextmanager
@@ -117,6 +116,6 @@ def _refusals() -> Iterator[None]:
     """Every problem of an inventory, a line each, and the exit code of a refused request."""
     try:
         yield
-    except NotFollowed as error:
+    except standing_feed.NotFollowed as error:
         console.err(*error.lines[1:])
         raise Refusal(error.lines[0], _REFUSED) from None

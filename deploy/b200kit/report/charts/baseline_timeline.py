@@ -7,9 +7,9 @@ from typing import NamedTuple
 from b200kit.node.client.percentiles import percentile
 from b200kit.records.comparison import AgainstRecord, ShownRun
 from b200kit.report.charts.chart import Chart, names, near
-from b200kit.report.content.latency import METRICS
 from b200kit.report.document import Pairs, Unmeasured, milliseconds
 from b200kit.report.html.figure import Figure, Table
+from b200kit.report.names import METRICS
 
 _KEYS = {
     "square": "accepted as the baseline",

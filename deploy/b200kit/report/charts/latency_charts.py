@@ -13,9 +13,10 @@ from b200kit.node.client.percentiles import carries, percentile
 from b200kit.node.client.smoke_result import RequestFigures, SmokeResult
 from b200kit.node.state.view import Unmeasured
 from b200kit.report.charts.chart import RIGHT, Chart, Point, linear, spanning
-from b200kit.report.content.latency import METRICS, formula
+from b200kit.report.content.latency import formula
 from b200kit.report.document import milliseconds
 from b200kit.report.html.figure import Figure, Table
+from b200kit.report.names import METRICS
 
 _POINTS = 300  # more steps than this cannot be distinguished at the width of the plot
 Value = Callable[[RequestFigures], float | None]

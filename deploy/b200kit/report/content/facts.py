@@ -7,11 +7,11 @@ from collections import Counter
 from b200kit.node.checks.gpu import power
 from b200kit.node.lib.documents import understood
 from b200kit.node.state.view import StateView
+from b200kit.report.content import latency
 from b200kit.report.content.graph import COMPLETED, Topology
-from b200kit.report.content.latency import conditions_of
 from b200kit.report.content.topology import outline
 from b200kit.report.document import Pairs, Unmeasured, clean, items, mapping, read, show, unread
-from b200kit.run.document import ServedEndpoint
+from b200kit.run import document
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -50,7 +50,7 @@ LAYOUT = ["replica", "GPUs", "NUMA node", "CPUs", "port"]
 
 def endpoint(host: object, name: str) -> Pairs:
     """Where a live node takes requests and how to try it; nothing of any other node."""
-    found = understood(ServedEndpoint, read(host, "endpoint"))
+    found = understood(document.ServedEndpoint, read(host, "endpoint"))
     if found is None:
         return []
     where = f", on {name} itself" if found.local else ""
@@ -133,7 +133,7 @@ def facts_in_short(host: object) -> list[str]:
 
 def versions(host: object) -> list[tuple[str, str]]:
     """Return the versions that decide how a node behaves, as (name, version or why not)."""
-    found, state = conditions_of(host), read(host, "state")
+    found, state = latency.conditions_of(host), read(host, "state")
     engine = show(found.engine) if found else "unmeasured: no smoke test"
     if not observed(host):
         return [("driver", NO_STATE), ("engine", engine)]

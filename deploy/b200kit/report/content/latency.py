@@ -20,8 +20,8 @@ from b200kit.report.document import (
     structured,
 )
 from b200kit.report.html.figure import Table
+from b200kit.report.names import METRICS
 
-METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 STAND_IN = "STAND-IN ENGINE"
 STAND_IN_WHY = "not vLLM on a GPU: these figures show the road, not the node's speed"
 _CONDITIONS = {

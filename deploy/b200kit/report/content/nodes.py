@@ -10,9 +10,8 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
+from b200kit.report.content import latency, records
 from b200kit.report.content.facts import facts_in_short
-from b200kit.report.content.latency import METRICS, STAND_IN, goodput_share, is_stand_in, main_of
-from b200kit.report.content.records import word_of
 from b200kit.report.content.verdict import First, first_of, serving_line, verdict_of
 from b200kit.report.document import (
     Unmeasured,
@@ -25,7 +24,7 @@ from b200kit.report.document import (
     number,
     read,
 )
-from b200kit.report.names import hostlist
+from b200kit.report.names import METRICS, hostlist
 from b200kit.report.outcome import Outcome, hosts_of, is_check, is_good, outcome_of, ranked
 
 MOST = 24
@@ -115,12 +114,12 @@ def _kind(host: object) -> Hashable:
 
 def _facts(host: object) -> str:
     waived = verdict_of(host).counts["waived"]
-    more = [f"{waived} waived"] * bool(waived) + [STAND_IN] * is_stand_in(host)
+    more = [f"{waived} waived"] * bool(waived) + [latency.STAND_IN] * latency.is_stand_in(host)
     return "; ".join([*facts_in_short(host), *more])
 
 
 def _median(host: object, metric: str) -> float | None:
-    main = main_of(host)
+    main = latency.main_of(host)
     return None if isinstance(main, Unmeasured) else main.latency(metric).p50_ms
 
 
@@ -167,15 +166,15 @@ def fleet(record: object) -> list[NodeRow]:
         NodeRow(
             name=clean(name),
             outcome=outcome_of(hosts[name]),
-            stand_in=is_stand_in(hosts[name]),
+            stand_in=latency.is_stand_in(hosts[name]),
             figures=tuple(
                 BarFigure("unmeasured", 0.0)
                 if value is None
                 else BarFigure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
                 for value, top in zip(values, most, strict=True)
             ),
-            good=goodput_share(main_of(hosts[name])),
-            record=word_of(hosts[name]) or "unmeasured",
+            good=latency.goodput_share(latency.main_of(hosts[name])),
+            record=records.word_of(hosts[name]) or "unmeasured",
         )
         for name, values in found.items()
     ]

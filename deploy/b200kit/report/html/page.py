@@ -14,7 +14,7 @@ from b200kit.report.charts.tuning_charts import sweeps
 from b200kit.report.content import facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
-from b200kit.report.content.latency import METRICS, latency_of, smoke_of
+from b200kit.report.content.latency import latency_of, smoke_of
 from b200kit.report.content.machine import machine_of, matrix_of
 from b200kit.report.content.nodes import (
     HEAD,
@@ -35,8 +35,8 @@ from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
 from b200kit.report.html.templates import template
-from b200kit.report.names import hostlist, run_name
-from b200kit.report.outcome import exit_code, failed_hosts, outcome_of, ranked, stand_in, totals
+from b200kit.report.names import METRICS, hostlist, run_name
+from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, outcome_of, ranked, totals
 from b200kit.report.shown import shown
 
 
@@ -70,7 +70,7 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
         totals=totals(record),
         freshness=freshness(record),
         exit_code=exit_code(record),
-        stand_in=stand_in(record),
+        stand_in=any(map(measured.is_stand_in, hosts_of(record).values())),
         first=[(alike, _linked(alike, links)) for alike in not_good_alike(hosts)],
         good=list(good_alike(hosts)) if folded else [],
         folded=folded,

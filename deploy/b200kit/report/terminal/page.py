@@ -11,13 +11,7 @@ from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
 from b200kit.report.content import facts, reprovision, run, tuning
-from b200kit.report.content.latency import (
-    STAND_IN,
-    STAND_IN_WHY,
-    conditions_line,
-    latency_of,
-    smoke_of,
-)
+from b200kit.report.content import latency as measured
 from b200kit.report.content.machine import machine_of
 from b200kit.report.content.nodes import (
     MOST,
@@ -251,8 +245,8 @@ def _layout(page: Lines, host: object) -> None:
 
 
 def _latency(page: Lines, host: object) -> None:
-    smoke = smoke_of(host)
-    latency = latency_of(host, smoke)
+    smoke = measured.smoke_of(host)
+    latency = measured.latency_of(host, smoke)
     if isinstance(smoke, Unmeasured):
         page.fact("latency", latency.why)
         return
@@ -260,8 +254,8 @@ def _latency(page: Lines, host: object) -> None:
     for reason in latency.reasons:
         page.fact("", reason)
     if latency.stand_in:
-        page.hang(" " * COLUMN, (STAND_IN, "mark"), ": ", text=STAND_IN_WHY)
-    head = [f"{STAND_IN}, ms" if latency.stand_in else "ms", "P50", "P95", "P99", "max"]
+        page.hang(" " * COLUMN, (measured.STAND_IN, "mark"), ": ", text=measured.STAND_IN_WHY)
+    head = [f"{measured.STAND_IN}, ms" if latency.stand_in else "ms", "P50", "P95", "P99", "max"]
     rows = [[row.name, *row.cells, row.largest] for row in latency.rows]
     page.table([head, *rows], left=COLUMN, right=frozenset({1, 2, 3, 4}))
     for note in latency.notes:
@@ -269,7 +263,7 @@ def _latency(page: Lines, host: object) -> None:
     load = dict(latency.load)
     sent = f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}"
     page.fact("load", f"{sent}; {load['output']} out")
-    page.fact("conditions", conditions_line(smoke))
+    page.fact("conditions", measured.conditions_line(smoke))
 
 
 def _stages(page: Lines, host: object) -> None:
