@@ -101,7 +101,7 @@ def _observed(_: click.Context, __: click.Parameter, word: str) -> dict[str, Any
 
 def _of_run(node: str) -> object:
     folder = report.find("latest", None)
-    hosts = outcome.hosts_of(report.load(folder))
+    hosts = outcome.hosts_of(report.load(folder, lambda hosts: {node} & {*hosts}))
     if node not in hosts:
         known = ", ".join([*_hardware(), *hosts])
         raise ValueError(f"{node} is no file, no hardware and no node of {folder}: {known}")

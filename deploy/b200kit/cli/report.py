@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
 
 from b200kit.cli.command import JSON, REPORTS, Command, Refusal, page_option
 from b200kit.report import files, outcome
+from b200kit.report.content import nodes as content
 from b200kit.report.document import mapping, read
 from b200kit.report.html import page as pages
 from b200kit.report.terminal import page as terminal
@@ -36,7 +38,8 @@ def command(
     """
     try:
         folder = find(run, reports)
-        record = of_nodes(load(folder), nodes)
+        every = bool(page or as_json or nodes)
+        record = of_nodes(load(folder, None if every else content.whole), nodes)
         if page:
             page.write_text(pages.render(record), encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -80,12 +83,19 @@ def find(run: str, reports: Path | None) -> Path:
     return found[-1]
 
 
-def load(folder: Path) -> dict[str, object]:
-    """Return the run record that `folder` was written from; raises ValueError if unreadable."""
+def load(
+    folder: Path, whole: Callable[[Mapping[str, object]], Iterable[str]] | None = None
+) -> dict[str, object]:
+    """Return the run record that `folder` was written from; raises ValueError if unreadable.
+
+    Of many nodes only those that *whole* names are read from their files, the others in short.
+    """
     summary = mapping(files.stored(folder / "summary.json"))
-    hosts: dict[str, object] = {}
-    for name, entry in mapping(read(summary, "hosts")).items():
-        file = read(entry, "file")
+    entries = mapping(read(summary, "hosts"))
+    hosts = {name: mapping(entry).get("in_short", entry) for name, entry in entries.items()}
+    for name in list(hosts) if whole is None else whole(hosts):
+        file = read(entries[name], "file")
         path = folder / Path(file).name if isinstance(file, str) else None
-        hosts[name] = files.stored(path) if path and path.is_file() else entry
+        if path and path.is_file():
+            hosts[name] = files.stored(path)
     return {**summary, "schema": document.RunHead.schema, "hosts": hosts}

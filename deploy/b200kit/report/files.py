@@ -114,7 +114,7 @@ def _texts(pages: Mapping[str, str], record: object) -> dict[str, str]:
 
 
 def summary(record: object) -> dict[str, object]:
-    """Return summary.json: the run without its hosts' details, and its exit code."""
+    """Return summary.json: the run, its hosts in short, and its exit code."""
     run = {key: value for key, value in mapping(record).items() if key != "hosts"}
     return {
         **run,
@@ -144,6 +144,7 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
         "action": first.action or None,
         "serving": serving_line(host),
         "blocking": [{"check": f.check, "summary": f.summary} for f in blocking],
+        "in_short": in_short(host),
     }
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from b200kit.cli.report import load, of_nodes
-from b200kit.report.content.nodes import MOST_PAGES, in_short
+from b200kit.report.content.nodes import MOST_PAGES, in_short, whole
 from b200kit.report.content.verdict import serving_line
 from b200kit.report.files import stored, write, write_hosts
 from b200kit.report.html.page import render
 from b200kit.report.names import host_page
+from b200kit.report.outcome import hosts_of
 from tests.sample import sample
 from tests.unit.report import records
 from tests.unit.report.pages import Page, terminal
@@ -84,6 +85,15 @@ def test_only_nodes_that_are_shown_whole_stay_in_memory(
     assert len(kept) == NODES
     assert sum("state" in host for host in kept.values()) == 24
     assert "in_short" in kept[f"n{NODES - 1:04}"]
+
+
+def test_stored_run_is_told_as_at_its_end_from_the_files_of_nodes_that_are_shown_whole(
+    run: tuple[Path, dict[str, Any]],
+) -> None:
+    page, kept = run
+    read = load(page.parent, whole)
+    assert sum("state" in host for host in hosts_of(read).values()) == 24  # type: ignore[operator]
+    assert terminal(read, report=str(page)) == terminal(kept, report=str(page))
 
 
 def test_node_in_short_is_told_as_the_whole_one() -> None:
