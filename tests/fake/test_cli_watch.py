@@ -14,18 +14,21 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import timestamp
+from b200kit.report.files import write
+from b200kit.run.places import SITE
 from tests.fake.fleet import Fleet
 from tests.interrupts import heed_interrupts
-from tests.unit.report import fleets
+from tests.unit.report import fleets, records
 from tests.unit.report.test_hostile_text import HOSTILE
 
 _ANSWERS = r"^node\.pyz standing"
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
-    """Three nodes that serve under valid proofs."""
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Three nodes that serve under valid proofs, of a site of their own."""
     found = Fleet(tmp_path / "site")
+    monkeypatch.setenv(SITE, str(found.folder))
     for name in ("n01", "n02", "n03"):
         found.add(name)
         says(found, name, json.dumps(now(name)))
@@ -93,6 +96,11 @@ def test_a_node_that_is_away_hangs_or_says_what_it_likes_costs_the_others_nothin
     ]  # fmt: skip
     assert any(line.startswith("1 node  serving") for line in lines)
     assert "n03" in (tmp_path / "page.html").read_text()
+    write({**records.record(n03=records.red()), "run": "20261120-010101"}, fleet.folder / "reports")
+    code, out, err = once(fleet, "--page", str(tmp_path / "page.html"))
+    assert (code, err) == (1, "")
+    assert [line.split()[0] for line in out.splitlines() if "  RED  " in line] == ["n03"]
+    assert "RED" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.process

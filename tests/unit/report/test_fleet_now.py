@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
-from b200kit.report.content.now.node import NodeAnswer, Planned
-from tests.unit.report import fleets
+from b200kit.report.content.now.node import NodeAnswer, Planned, Refused
+from b200kit.report.files import write
+from b200kit.report.last_runs import LastRuns
+from tests.unit.report import fleets, records
 from tests.unit.report.fleets import fault, held, kept, known, look, proof, replica, stamp, standing
 
 JSON = st.recursive(
@@ -28,10 +31,13 @@ _TRIED = _TAKEN_OUT.admitted("ops", (stamp(60), stamp(0)), fleets.BOOT, fleets.B
 MARK, TRIAL = unstructure(_TAKEN_OUT), unstructure(_TRIED)
 
 
-def of(document: Any, planned: Planned | None = None, **changed: Any) -> FleetNow:
+def of(
+    document: Any, planned: Planned | None = None, refused: dict[str, Refused] | None = None,
+    **changed: Any,
+) -> FleetNow:  # fmt: skip
     """A fleet of one node."""
     work = {"n1": planned} if planned else {}
-    return fleet_now({"n1": known(document, **changed)}, work, (), fleets.NOW, 10.0)
+    return fleet_now({"n1": known(document, **changed)}, work, (), fleets.NOW, 10.0, refused)
 
 
 def words(found: FleetNow) -> list[str]:
@@ -148,6 +154,30 @@ def test_planned_work_is_no_fault_and_a_fault_stays_one() -> None:
     assert {*words(of(out, change, why="lost"))} == {"planned"}
     assert words(of(standing("n1", watch=look(fault())), change))[0] == "fault"
     assert words(of(standing("n1"), Planned("damaged", damaged=True))) == ["unknown"]
+
+
+def test_node_that_a_run_refused_is_that_until_a_later_run_judged_it(tmp_path: Path) -> None:
+    def run(name: str, **host: Any) -> dict[str, Refused]:
+        write({**records.record(n1={**records.red(), **host}), "run": name}, tmp_path)
+        return LastRuns(tmp_path).refused(["n1", "new"])
+
+    assert LastRuns(tmp_path).refused(["n1"]) == {}
+    found = of(standing("n1"), refused=run("20261120-010101"))
+    assert (found.exit_code, found.sound, words(found)) == (1, (), ["red"])
+    assert found.nodes[0].points[0].next
+    bare = of(standing("n1", replicas=[]), refused=run("20261120-010101"))
+    assert [(point.state, bool(point.next)) for point in bare.nodes[0].points] == [
+        ("red", True), ("unknown", False),
+    ]  # fmt: skip
+    red = run("20261120-010101")
+    assert {*words(of(standing("n1"), Planned("wave 1", change=True), red))} == {"planned"}
+    assert words(of(standing("n1"), Planned("repaired"), red))[0] == "red"
+    # A run that did not reach it judged nothing.
+    assert run("20261120-020202", outcome="unreachable")["n1"].word == "red"
+    assert run("20261120-030303", outcome="live") == {}
+    assert run("20261120-040404", outcome="unfit")["n1"].word == "unfit"
+    (tmp_path / "20261120-040404" / "summary.json").write_text("{")
+    assert {one.word for one in LastRuns(tmp_path).refused(["n1"]).values()} == {"unknown"}
 
 
 def test_nodes_of_which_the_same_is_said_are_one_row_and_the_oldest_gives_its_time() -> None:

@@ -6,8 +6,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,12 +18,13 @@ from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.documents import unstructure
 from b200kit.operations import standing_feed
+from b200kit.report import last_runs
 from b200kit.report.content.now import fleet as fleets
 from b200kit.report.html import fleet_page
 from b200kit.report.terminal import fleet_screen
 from b200kit.reprovision import ledger
 from b200kit.rollout import underway
-from b200kit.run import console
+from b200kit.run import console, places
 from b200kit.store import database
 
 _REFUSED = 2
@@ -54,19 +56,23 @@ def command(
     """Show the fleet as it stands now: one screen, renewed in place, and one page.
 
     Each node is asked by one command over a connection that stays open; one that is slow or away
-    holds no other. Nothing is written on a node but /run/b200kit. Ctrl-C leaves.
+    holds no other. A node that the last run refused is that until a later one judged it. Nothing
+    is written on a node but /run/b200kit. Ctrl-C leaves.
     """
     if page and not page.parent.is_dir():
         raise click.UsageError(f"{page.parent} is no directory")
     if as_json and not once:
         raise click.UsageError("--json goes with --once")
     transactions = ledger.Transactions(database.Store(store))
+    path = inventory_of(inventory)
+    runs = last_runs.LastRuns((places.site() or places.site_of(path)) / "reports")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _refusals(), standing_feed.Feed(inventory_of(inventory), 0 if once else every_s) as feed:
+    with _refusals(), standing_feed.Feed(path, 0 if once else every_s) as feed:
         first_s = standing_feed.FIRST_S
         feed.first(first_s if once else min(every_s, first_s))
+        now_of = partial(_read, feed, transactions, runs)
         if once:
-            fleet = _read(feed, transactions)
+            fleet = now_of()
             problem = _written(fleet, page)
             if as_json:
                 console.err(*problem)
@@ -74,25 +80,30 @@ def command(
             else:
                 console.out(*_screen(fleet), *problem, colour=True)
             return fleet.exit_code
-        _follow(feed, transactions, page)
+        _follow(feed, now_of, page)
     return 0
 
 
-def _follow(feed: standing_feed.Feed, transactions: ledger.Transactions, file: Path | None) -> None:
+def _follow(
+    feed: standing_feed.Feed, now_of: Callable[[], fleets.FleetNow], file: Path | None
+) -> None:
     """Draw and write each round, until Ctrl-C."""
-    fleet = _read(feed, transactions)  # before the screen is taken: what is refused stays readable
+    fleet = now_of()  # before the screen is taken: what is refused stays readable
     with console.redrawn() as draw:
         while True:
             problem = _written(fleet, file)
             draw([*_screen(fleet), *problem])
             feed.wait(feed.every_s)
-            fleet = _read(feed, transactions)
+            fleet = now_of()
 
 
-def _read(feed: standing_feed.Feed, transactions: ledger.Transactions) -> fleets.FleetNow:
+def _read(
+    feed: standing_feed.Feed, transactions: ledger.Transactions, runs: last_runs.LastRuns
+) -> fleets.FleetNow:
     now = time.time()
     known = feed.known(now)
-    return fleets.fleet_now(known, *underway.of(transactions, known), now, feed.every_s)
+    planned, rollouts = underway.of(transactions, known)
+    return fleets.fleet_now(known, planned, rollouts, now, feed.every_s, runs.refused(known))
 
 
 def _written(fleet: fleets.FleetNow, file: Path | None) -> list[str]:

@@ -20,6 +20,7 @@ from b200kit.report.content.now.node import (
     NodeNow,
     Planned,
     Point,
+    Refused,
     node_now,
 )
 from b200kit.report.document import counted
@@ -104,9 +105,13 @@ def fleet_now(
     rollouts: Sequence[str],
     now: float,
     every_s: float,
+    refused: Mapping[str, Refused] | None = None,
 ) -> FleetNow:
     """What is known of every node of an inventory, in its order, as it is to be shown."""
-    nodes = tuple(node_now(name, one, planned.get(name), now) for name, one in known.items())
+    nodes = tuple(
+        node_now(name, one, planned.get(name), (refused or {}).get(name), now)
+        for name, one in known.items()
+    )
     sound = tuple(node.name for node in nodes if node.outcome is SERVING)
     return FleetNow(now, every_s, nodes, _rows(nodes), sound, tuple(rollouts))
 
@@ -134,6 +139,7 @@ def figures(fleet: FleetNow) -> Iterator[tuple[str, str]]:
     yield f"serving {fleet.serving}", ""
     planned, unknown = fleet.count("planned"), fleet.count("not read", "unknown")
     for word, number, tone in (
+        ("refused", fleet.count("red", "unfit"), "bad"),
         ("out", fleet.out, "bad"),
         ("expired", fleet.count("expired"), "bad"),
         ("not proven", fleet.count("not proven"), "unknown"),

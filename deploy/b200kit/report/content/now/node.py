@@ -35,6 +35,8 @@ Entry = dict[str, object]
 """A replica in a standing document."""
 SCHEMA = "b200kit/standing/1"
 _STATES = (
+    Outcome("red", "RED", "bad"),
+    Outcome("unfit", "UNFIT", "bad"),
     Outcome("out", "OUT", "bad"),
     Outcome("partly out", "PARTLY OUT", "bad"),
     Outcome("expired", "EXPIRED", "bad"),
@@ -51,6 +53,8 @@ STATES = {state.word: state for state in _STATES}
 RANK = {state.word: place for place, state in enumerate(_STATES)}
 SERVING = Outcome("serving", "serving", "good")
 NONE, UNKNOWN = "none", "unknown"
+_MEANWHILE = ("red", "unfit", "out", "partly out", "not read", "unknown")
+"""What is no fault of a node that is being changed."""
 _OF_PROOF = {
     EXPIRED: "expired", NONE: "not proven", UNKNOWN: "unknown",
     EXPIRING: "expiring",
@@ -80,6 +84,18 @@ class Planned:
     text: str
     change: bool = False
     damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What the last run that judged a node said against it: a word of STATES, the cause, what to
+    do, and when the run ended.
+    """
+
+    word: str
+    cause: str
+    action: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,19 +227,36 @@ class NodeNow:
         return STATES[self.points[0].state] if self.points else SERVING
 
 
-def node_now(name: str, known: NodeAnswer, planned: Planned | None, now: float) -> NodeNow:
-    """A node at *now*, seconds since 1970; its document may be anything."""
+def node_now(
+    name: str, known: NodeAnswer, planned: Planned | None, refused: Refused | None, now: float
+) -> NodeNow:
+    """A node at *now*, seconds since 1970; its document may be anything.
+
+    One that a run refused is that, whatever it answers, until a later run judged it.
+    """
     if known.why or known.read_at is None:
-        why = _not_read(known, now)
+        found = NodeNow(name, (_not_read(known, now),), ProofNow(UNKNOWN), read_at=known.read_at)
     elif read(known.standing, "schema") != SCHEMA:
         why = Point("unknown", f"what it answered is no document of schema {SCHEMA}")
+        found = NodeNow(name, (why,), ProofNow(UNKNOWN), read_at=known.read_at)
     else:
-        return _answered(name, known, planned, now)
-    points = _with_work([why], planned)
-    return NodeNow(name, points, ProofNow(UNKNOWN), read_at=known.read_at)
+        found = _answered(name, known, now)
+    points = [*found.points]
+    if refused:
+        # What it asks for itself, such as to be deployed, it was refused for.
+        points = [_of_run(refused, now), *(replace(point, next="") for point in points)]
+    return replace(found, points=_with_work(points, planned))
 
 
-def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float) -> NodeNow:
+def _of_run(refused: Refused, now: float) -> Point:
+    then, when, age = moment(refused.at), "", 0.0
+    if then is not None:
+        age = max(0.0, now - then.timestamp())
+        when = f"since {day_and_time(then, age)} ({duration(age)})"
+    return Point(refused.word, clean(refused.cause), clean(refused.action), when, age)
+
+
+def _answered(name: str, known: NodeAnswer, now: float) -> NodeNow:
     standing, clock = known.standing, NodeClock.of(known, now)
     entries = [mapping(entry) for entry in items(read(standing, "replicas"))]
     serving = [entry for entry in entries if entry.get("takes_requests") is True]
@@ -238,7 +271,7 @@ def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float)
         found.append(Point("not proven", why))
     return NodeNow(
         name,
-        _with_work(found, planned),
+        tuple(found),
         proof,
         _gpus(entries) if entries else None,
         _gpus(serving),
@@ -251,7 +284,7 @@ def _answered(name: str, known: NodeAnswer, planned: Planned | None, now: float)
 def _with_work(points: list[Point], planned: Planned | None) -> tuple[Point, ...]:
     """With what is done with the node; that it is out, or away, is no fault while it is changed."""
     if planned:
-        expected = ("out", "partly out", "not read", "unknown") if planned.change else ()
+        expected = _MEANWHILE if planned.change else ()
         points = [
             replace(point, state="planned", next="") if point.state in expected else point
             for point in points
