@@ -164,7 +164,6 @@ BARE_READERS = {
     "b200kit/node/state/plausible.py": "the schema that comes with b200kit",
     "b200kit/records/archive.py": "the schema that comes with b200kit",
     "b200kit/records/examples.py": "the examples that come with b200kit",
-    "b200kit/run/node.py": "what this process packed itself",
     "b200kit/supply/mirror/wheels.py": "TOML, which Python's own reader refuses when it is broken",
 }
 _READS = {

@@ -10,6 +10,7 @@ other module imports is loaded with it: the checks register themselves so.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -20,32 +21,47 @@ _OURS = "b200kit."
 _DEFER = ("b200kit.cli.", "b200kit.report.")
 
 
+# One thread loads; another that asks for the same waits until it is whole.
+_LOADING = threading.RLock()
+
+
 class _DeferredModule(ModuleType):
     """A module that is loaded by the first question for what is in it."""
 
     def __getattr__(self, name: str) -> Any:
         loader = self.__loader__
-        if name.startswith("__") or not isinstance(loader, _DeferredLoader):
-            raise AttributeError(name)
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        loader.load(self)
-        return getattr(self, name)
+        if isinstance(loader, _DeferredLoader) and not name.startswith("__"):
+            with _LOADING:
+                loader.load_waiting(self)
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
 
 class _DeferredLoader(SourceFileLoader):
     """Loads a module now or later; what it imports waits if it may."""
 
-    is_now = True
+    waits = False
 
     def exec_module(self, module: ModuleType) -> None:
         """As the usual loader, or not yet."""
-        if self.is_now:
-            self.load(module)
-        else:
+        if self.waits:
             module.__class__ = _DeferredModule
+        else:
+            self._load(module)
 
-    def load(self, module: ModuleType) -> None:
-        """Run the module."""
+    def load_waiting(self, module: ModuleType) -> None:
+        """Run a module that waits, once; again where that failed."""
+        if self.waits:
+            self.waits = False
+            try:
+                self._load(module)
+            except BaseException:
+                self.waits = True
+                raise
+
+    def _load(self, module: ModuleType) -> None:
         before, _DEFERRING.is_on = _DEFERRING.is_on, self.name.startswith(_DEFER)
         try:
             super().exec_module(module)
@@ -67,7 +83,7 @@ class _Deferring:
             return None
         spec.loader = _DeferredLoader(spec.loader.name, spec.loader.path)
         # A package has to be whole before the modules in it.
-        spec.loader.is_now = not self.is_on or spec.submodule_search_locations is not None
+        spec.loader.waits = self.is_on and spec.submodule_search_locations is None
         return spec
 
 

@@ -11,9 +11,12 @@ from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state.verdict import Verdict
+from b200kit.records import end_of_run
+from b200kit.report import files
 from b200kit.run.document import ServedEndpoint, StageRecord
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
+from b200kit.run.session import RUN
 from b200kit.serving import replica
 from b200kit.serving.gateway import haproxy_config
 from b200kit.stages import gate, proof, watchdog, weights
@@ -114,7 +117,7 @@ def report(node: Node, observer: Observer) -> None:
             outcome, well = verdict.fit, None
     node.record.outcome = outcome
     node.record.error = why(verdict) if verdict.blocking else well
-    node.pack()
+    node.close(files.finished(end_of_run.host(node, RUN.id)))
 
 
 def _endpoint(node: Node) -> ServedEndpoint:

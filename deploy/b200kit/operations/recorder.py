@@ -30,6 +30,7 @@ from b200kit.report import files
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
 from b200kit.run import connection_fault, console, host_keys, kept
+from b200kit.run.document import FinishedHost
 from b200kit.run.places import home
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.run.session import RUN
@@ -139,7 +140,10 @@ def _write() -> None:
         where = f"no report: {folder}: {error.strerror}"
         # What the others measured goes into the record all the same.
         others = dict(hosts)
-        record["hosts"] = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
+        every = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
+        record["hosts"] = {
+            n: one.in_short if isinstance(one, FinishedHost) else one for n, one in every.items()
+        }
     _show(record, where)
     _prune(folder.parent)
     _exit_with(exit_code(record))

@@ -20,6 +20,7 @@ from b200kit.records import entries as records
 from b200kit.records.comparison import AgainstRecord, timeline
 from b200kit.records.entries import RecordError
 from b200kit.records.store import Records
+from b200kit.run.document import FinishedHost
 from b200kit.run.node import Node
 
 T = TypeVar("T")
@@ -28,17 +29,23 @@ _UNREADABLE = (OSError, RecordError)
 logger = logging.getLogger(__name__)
 
 
-def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each node's part of a run's document, with what it measured taken in; each is fresh."""
+def hosts(
+    nodes: Mapping[str, Node], run: str
+) -> Iterator[tuple[str, FinishedHost | dict[str, Any]]]:
+    """Yield each node's part of a run's document; each that was not finished before is fresh."""
     for name, node in sorted(nodes.items()):
-        host = node.to_json()
-        _keep_machine(node, host["state"])
-        if smoke := node.record.smoke:
-            found = _guarded(node, partial(_taken, node, smoke, run))
-            host["record"] = unstructure(found)
-            diagnosed = _guarded(node, partial(diagnosis.diagnose, host, diagnosis.load()))
-            host["diagnosis"] = unstructure(diagnosed)
-        yield name, host
+        yield name, node.finished or host(node, run)
+
+
+def host(node: Node, run: str) -> dict[str, Any]:
+    """A node's part of a run's document, with what it measured taken in."""
+    found = node.to_json()
+    _keep_machine(node, found["state"])
+    if smoke := node.record.smoke:
+        found["record"] = unstructure(_guarded(node, partial(_taken, node, smoke, run)))
+        diagnosed = _guarded(node, partial(diagnosis.diagnose, found, diagnosis.load()))
+        found["diagnosis"] = unstructure(diagnosed)
+    return found
 
 
 def _keep_machine(node: Node, observed: Any) -> None:

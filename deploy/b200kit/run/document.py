@@ -36,6 +36,14 @@ class RunHead:
 
 
 @dataclass(frozen=True)
+class FinishedHost:
+    """A node's part of the report: the HostRecord in short, and its file, compressed."""
+
+    in_short: object
+    content: bytes
+
+
+@dataclass(frozen=True)
 class ServedEndpoint:
     """Where a live node takes requests, and for which model; *local*: on the node itself alone."""
 

@@ -7,10 +7,8 @@ holds no secret.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.run import connection_fault, console
-from b200kit.run.document import ServedEndpoint, StageRecord, TransactionReport
+from b200kit.run.document import FinishedHost, ServedEndpoint, StageRecord, TransactionReport
 from b200kit.run.remote import Remote
 
 if TYPE_CHECKING:
@@ -64,7 +62,6 @@ class HostRecord:
     withdrawn: dict[str, Any] | None = None
     # How it was repaired.
     reprovision: TransactionReport | None = None
-    _packed: bytes | None = None
 
     @property
     def changes(self) -> int:
@@ -75,17 +72,9 @@ class HostRecord:
         """Forget how an attempt to bring the node up ended, before the next one."""
         self.outcome = self.stage = self.error = self.cause = None
 
-    def pack(self) -> None:
-        """Compress what is large, to a twentieth, once nothing is decided by it any more."""
-        large = {name: getattr(self, name) for name in ("state", "verdict", "expectation")}
-        self._packed = zlib.compress(json.dumps(large).encode(), 1)
-        self.state = self.verdict = self.expectation = None
-
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         own = {**vars(self), "outcome": self.outcome or "not reached", "changes": self.changes}
-        if packed := own.pop("_packed"):
-            own |= json.loads(zlib.decompress(packed))
         rare = ("cause", "tuning", "endpoint", "withdrawn", "reprovision")
         documents = ("endpoint", "stages", "smoke", "tuning", "reprovision")
         own |= {key: unstructure(own[key]) for key in documents}
@@ -122,6 +111,8 @@ class Node:
         default=(None, None), repr=False
     )
     record: HostRecord = field(default_factory=HostRecord, repr=False)
+    # Its part of the report, once it is made.
+    finished: FinishedHost | None = field(default=None, repr=False)
     # Where the replicas are, and by which observation and spec.
     _placed: tuple[list[Replica], dict[str, Any] | None, NodeSpec | None] = field(
         default=([], None, None), repr=False
@@ -230,10 +221,12 @@ class Node:
         finally:
             entry.seconds = round(time.monotonic() - started, 3)
 
-    def pack(self) -> None:
-        """Keep what was observed for the record alone."""
-        self.state, self._placed = None, (self.replicas, None, None)
-        self.record.pack()
+    def close(self, finished: FinishedHost) -> None:
+        """Keep no more than its part of the report: nothing is decided by the rest any more."""
+        self.finished = finished
+        self.state, self._placed = None, ([], None, None)
+        record = self.record
+        record.state = record.verdict = record.expectation = None
 
     def to_json(self) -> dict[str, Any]:
         """The HostRecord of the run document."""

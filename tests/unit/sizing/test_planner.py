@@ -12,8 +12,8 @@ from b200kit.inventory import defaults, engine_flags
 from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
 from b200kit.sizing.dimensions import WIDTHS, ModelError
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
-from b200kit.sizing.gpu_model import GpuModel
 from b200kit.sizing.goals import GOALS
+from b200kit.sizing.gpu_model import GpuModel
 from b200kit.sizing.planner import Plan
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
