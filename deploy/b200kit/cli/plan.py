@@ -17,10 +17,9 @@ from b200kit.cli import plan_hardware, report
 from b200kit.cli.command import JSON, Command, Refusal, completes
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
-from b200kit.node.checks.serving import precision as precision_check
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import cpu_cores, layout
-from b200kit.node.state import plausible, view
+from b200kit.node.state import plausible, verdict, view
 from b200kit.quality import kept
 from b200kit.records import examples, observed_file
 from b200kit.report import outcome
@@ -277,7 +276,7 @@ def _validated(result: PlanResult) -> str:
     if found is None:
         return (
             f"{names}: not validated here; nodes serve it once it was compared with the original "
-            f"(b200 quality compare), or with {precision_check.WAIVER}"
+            f"(b200 quality compare), or with {verdict.waiver_line('precision.validated')}"
         )
     return f"revision {found.key.revision[:12]}: {kept.judged(found.key, found.compared).summary}"
 

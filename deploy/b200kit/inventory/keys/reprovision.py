@@ -132,7 +132,7 @@ class Reimage(Keys):
     """What installs a new image on the node, and the trusted source of its new host key."""
 
     command: Annotated[Listed[Text], Field(min_length=1)]
-    """command on the controller that installs the image, such as ["b200-maas", URL, SYSTEM]"""
+    """command on the controller that installs the image, such as ["b200-maas", ADDRESS, SYSTEM]"""
     token: SecretRef | None = None
     """secret that the command finds as B200_TOKEN"""
     image: Text | None = None

@@ -145,6 +145,12 @@ def finding_of(entry: object) -> Finding:
         return Finding(f"a finding could not be read: {error}", Status.UNMEASURED)
 
 
+def waiver_line(check: str) -> str:
+    """The line of an inventory by which a site lets one check be, to be filled in."""
+    words = f'"check": "{check}", "owner": "YOU", "reason": "WHY", "until": "YYYY-MM-DD"'
+    return f"waivers = [{{{words}}}]"
+
+
 def cause(read: str) -> str:
     """What was read, without which entry of a list it was: eight GPUs lack a key for one reason."""
     return _INDEX.sub("[*]", read)

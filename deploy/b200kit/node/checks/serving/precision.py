@@ -12,18 +12,13 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
-from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.node.state.verdict import Action, Finding, Status, waiver_line
 from b200kit.node.state.view import StateView, View
 
 UNITS = {"kl_nats": "nats of KL divergence", "flips": "of tokens are others"}
-WAIVER = (
-    'waivers = [{"check": "precision.validated", "owner": "YOU", "reason": "WHY", '
-    '"until": "YYYY-MM-DD"}]'
-)
-"""The line of an inventory by which a site that knows better, or is about to compare, serves it."""
 REMEDY = (
     "compare it with the original (b200 quality compare), serve it as it was published, or waive "
-    f"it in the inventory: {WAIVER}"
+    f"it in the inventory: {waiver_line('precision.validated')}"
 )
 _SOURCE = "b200kit/catalog/quality.yaml"
 
