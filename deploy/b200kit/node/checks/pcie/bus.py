@@ -31,10 +31,14 @@ class BusGpu:
 
     @property
     def rests(self) -> bool:
-        """Whether its link is known to have the speed of rest, and the GPU not to work."""
+        """Whether its link has the speed of rest, and the GPU does not work.
+
+        Raises Unread where it has that speed, and what the GPU does was not read.
+        """
         slow = (self.entry.known(str, "current_link_speed") or "").startswith(AT_REST)
-        reasons = self.known.known(int, "clocks_event_reasons") if self.known else None
-        return slow and (reasons is None or bool(reasons & IDLE))
+        if not slow or self.known is None or self.known.is_missing("clocks_event_reasons"):
+            return slow
+        return bool(self.known.number("clocks_event_reasons") & IDLE)
 
     @property
     def part(self) -> str:
