@@ -7,17 +7,22 @@ directory for each call: no keyring of the user's counts, and no agent stays.
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from b200kit.inventory import openpgp
 from b200kit.node.lib import durable_files
+from b200kit.node.lib.readings import is_digits
 from b200kit.supply.program import SupplyRefused, run
 
 _LIMIT_S = 120
+# Below /tmp by name: a socket's path may have 107 bytes, and TMPDIR be long.
+_BELOW, _HOME = Path("/tmp"), "b200kit-gpg-"  # noqa: S108 - each is made by mkdtemp
 _SIGNATURES = {"GOODSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG"}
 
 
@@ -56,13 +61,29 @@ class Gpg:
 
 @contextmanager
 def _gpg() -> Iterator[Gpg]:
-    # Below /tmp by name: a socket's path may have 107 bytes, and TMPDIR be long.
-    with tempfile.TemporaryDirectory(prefix="b200kit-gpg-", dir="/tmp") as home:
+    _remove_left()
+    with tempfile.TemporaryDirectory(prefix=f"{_HOME}{os.getpid()}-", dir=_BELOW) as home:
         try:
             yield Gpg(Path(home))
         finally:
-            environment = {**os.environ, "GNUPGHOME": home}
-            subprocess.run(["gpgconf", "--kill", "all"], env=environment, check=False)
+            _end_agent(home)
+
+
+def _end_agent(home: str | Path) -> None:
+    environment = {**os.environ, "GNUPGHOME": str(home)}
+    subprocess.run(["gpgconf", "--kill", "all"], env=environment, check=False)
+
+
+def _remove_left() -> None:
+    """Homes of processes that were killed, each with an agent that still knows the private key."""
+    for home in _BELOW.glob(f"{_HOME}*-*"):
+        owner = home.name.removeprefix(_HOME).partition("-")[0]
+        with suppress(FileNotFoundError):  # its own process removes it
+            seen = home.lstat()
+            is_ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()
+            if is_ours and is_digits(owner) and not Path(f"/proc/{owner}").exists():
+                _end_agent(home)
+                shutil.rmtree(home, ignore_errors=True)
 
 
 def make(private: Path, public: Path) -> str:

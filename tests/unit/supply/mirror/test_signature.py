@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,3 +90,21 @@ def test_key_that_is_revoked_is_not_taken(
     at(monkeypatch, THEN)
     with pytest.raises(SupplyRefused, match=r"SHA256SUMS is not signed by"):
         signature.require(*signed, ring.export("revoked-key.asc"))
+
+
+def test_agent_and_home_of_a_killed_process_go_with_the_next_one(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from b200kit.supply.mirror import signature\n"
+        "with signature._gpg() as gpg:\n"
+        "    gpg.run('--quick-generate-key', 'killed', 'ed25519', 'sign', 'never')\n"
+        "    print(gpg.home, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    home = Path(killed.stdout.strip())
+    assert (home / "private-keys-v1.d").is_dir(), killed.stderr
+    connect = ["gpg-connect-agent", "--no-autostart", "--homedir", str(home), "/bye"]
+    assert "no gpg-agent" not in subprocess.run(connect, capture_output=True, text=True).stderr
+    signature.make(tmp_path / "private", tmp_path / "public")
+    assert not home.exists()
