@@ -52,7 +52,9 @@ def ask(file: Path) -> Iterator[object]:
     def asked(name: str, request: bytes = b"") -> bytes:
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(file.with_name(name)))
-            line.sendall(request)
+            # Who asks for the share says nothing, and may be answered and left by then.
+            if request:
+                line.sendall(request)
             return b"".join(iter(lambda: line.recv(65536), b""))
 
     yield asked
