@@ -27,17 +27,6 @@ RENEWAL = "b200-renew.service"
 RENEWAL_TIMER = "b200-renew.timer"
 _RENEWAL = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
 """Unit to what a change of it restarts: never the measurement itself."""
-_FORMER = (
-    *("b200-watchdog.service", "b200-watch.timer", "b200-watch.service", "b200-metrics.socket"),
-    *("b200-metrics@.service", "b200-share.socket", "b200-share.service", "b200-events.path"),
-    "b200-events.service",
-)
-"""What did the agent's work before 0.22, and what that left: they leave with the first run."""
-_LEFT = (
-    *("/var/lib/b200kit/watchdog", "/var/lib/b200kit/proof", "/var/lib/b200kit/events"),
-    *("/run/b200kit/watch.json", "/run/b200kit/looks.json", "/run/b200kit/metrics.prom"),
-    *("/etc/b200kit/events.json", "/etc/b200kit/events-ca.pem"),
-)
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
@@ -50,7 +39,6 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
     renews = proof.renews(node)
     restarted = {UNIT: UNIT, **(_RENEWAL if renews else {})}
-    surplus = (*_FORMER, *(() if renews else _RENEWAL))
     files = [
         File(
             f"/etc/systemd/system/{unit}",
@@ -73,7 +61,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     return DesiredState(
         files=(*proof.files(node), *files),
         units=(Unit(UNIT), *([Unit(RENEWAL_TIMER)] if renews else [])),
-        absent_files=(*(f"/etc/systemd/system/{unit}" for unit in surplus), *_LEFT),
+        absent_files=() if renews else tuple(f"/etc/systemd/system/{unit}" for unit in _RENEWAL),
     )
 
 

@@ -52,7 +52,6 @@ CREATE TABLE body (number INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
 """
 # What is no damage: a full disk, a file that is not ours to write, a writer that does not end.
 _REFUSED = ("FULL", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "IOERR")
-_FORMER = ("transactions/*.jsonl", "records/*.jsonl", "tuning/*.jsonl")
 
 
 class StoreError(StageFailed, OSError):
@@ -338,15 +337,9 @@ class Store:
             ) from None
 
     def _refuse_lost(self, newest: Newest) -> None:
-        """Raise where an empty answer would be none: there was a store, or files of before it."""
+        """Raise where an empty answer would be none: there was a store."""
         if newest.number:
             raise self.name_damage(f"it is gone, and line {newest.number} was written to it")
-        former = next((each for of in _FORMER for each in self.path.parent.glob(of)), None)
-        if former:
-            raise StoreError(
-                f"{former.parent}: files of an earlier release, which this one does not read: see "
-                f"that no node is out of service by them, then remove {former.parent}"
-            )
 
     def name_damage(self, why: str) -> Damaged:
         """The error of a store of which this is wrong."""

@@ -81,21 +81,6 @@ def test_the_agent_keeps_off_the_cpus_of_replicas(tmp_path: Path) -> None:
     assert {*cpulist.parse(cpus)} - taken == {*cpulist.parse(cpus)} != set()
 
 
-def test_what_did_the_work_before_leaves_with_all_that_it_left(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    left = ["/etc/systemd/system/b200-watch.timer", "/etc/systemd/system/b200-metrics@.service"]
-    left.append("/run/b200kit/watch.json")
-    for path in left:
-        machine.write(path, b"[Unit]\n")
-    look(node)
-    (removal,) = [change for change in watchdog.plan(node) if change.what.startswith("remove ")]
-    removal.apply(node)
-    assert machine.ran("disable --now b200-watch.timer &&")
-    assert not {*left} & {*machine.files}
-    look(node)
-    assert planned(node, "watchdog") == []
-
-
 def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.write("/var/lib/b200kit/watchdog-mark.json", json.dumps(MARK).encode())

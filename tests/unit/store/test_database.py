@@ -344,19 +344,6 @@ def test_writer_killed_before_its_first_line_leaves_no_damage(tmp_path: Path) ->
     assert Store(path).append("log", "n1", "1").number == 1
 
 
-@in_subtests("folder", ["transactions", "records", "tuning"])
-def test_files_of_an_earlier_release_are_one_line(
-    folder: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    site = tmp_path_factory.mktemp("site")
-    (site / folder).mkdir()
-    (site / folder / "n1.jsonl").write_text("{}\n")
-    for act in (content, filled):
-        with raises_message(StoreError, SITE=site):
-            act(site / "b200.db")
-    assert not (site / "b200.db").exists()
-
-
 KINDS = ("cifs", "smb3", "ceph", "9p", "lustre")
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
