@@ -166,8 +166,8 @@ def _site(site: Path | None, looks: dict[Path, InventoryLook | InventoryRefused]
             yield Part("site", Standing.WRONG, f"{path.name}: {line.removeprefix(f'{path}: ')}")
         if isinstance(look, InventoryLook) and not lines:
             yield _part("site", True, f"{path}: {counted(len(look.nodes), 'node')}")
-    told = os.environ.get(database.VARIABLE)
-    store = Path(told).resolve().parent if told else site.resolve()
+    named = os.environ.get(database.VARIABLE)
+    store = Path(named).resolve().parent if named else site.resolve()
     for folder in dict.fromkeys((site.resolve(), store)):
         there = next(one for one in (folder, *folder.parents) if one.is_dir())
         yield from _directory(there, has_store=folder == store)

@@ -1,6 +1,6 @@
 """Is there disk space for what an installation will write? From an observation. Pure.
 
-What apt's packages need is read from apt on the node (b200kit/node/packages/apt_ready.py); an
+What apt's packages need is read from apt on the node (b200kit/node/packages/transaction.py); an
 initramfs is made by their scripts, and apt knows nothing of it.
 """
 

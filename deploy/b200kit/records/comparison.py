@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.records import conditions
-from b200kit.records.conditions import Change, Role, RunConditions
+from b200kit.records.conditions import ConditionChange, Role, RunConditions
 from b200kit.records.entries import Acceptance, Record, RecordError, counts, measured, medians
 from b200kit.records.entries import MeasuredRun as Run
 from b200kit.records.statistics import (
@@ -144,7 +144,7 @@ def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) ->
     return runs
 
 
-def _load_changes(one: Run, other: Run) -> list[Change]:
+def _load_changes(one: Run, other: Run) -> list[ConditionChange]:
     """Why they cannot be compared; none where they can."""
     return conditions.differences(one.conditions, other.conditions, (Role.LOAD,))
 

@@ -74,7 +74,7 @@ class RunConditions:
 
 
 @dataclass(frozen=True)
-class Change:
+class ConditionChange:
     """One field, or one key of it, in which two sets of run conditions differ."""
 
     words: str
@@ -140,8 +140,9 @@ def value_of(run_conditions: RunConditions, name: str) -> object:
 
 
 def missing(run_conditions: RunConditions, *, needed: bool = True) -> list[str]:
-    """Fields without a value, those needed or all, a line each: no result that lacks any needed one
-    is stored.
+    """Fields without a value, of those needed or of all, a line each.
+
+    A result that lacks a needed one is not stored.
     """
     pairs = (
         (field, value_of(run_conditions, name))
@@ -155,7 +156,7 @@ def differences(
     before: RunConditions,
     after: RunConditions,
     roles: Iterable[Role] = (Role.SYSTEM, Role.CONDITION),
-) -> list[Change]:
+) -> list[ConditionChange]:
     """What differs between two sets of run conditions, causes a person made first."""
     order = list(roles)
     found = [
@@ -174,7 +175,9 @@ def uncompared(before: RunConditions, after: RunConditions) -> list[str]:
     return [fields()[name].words for name, (was, now) in known.items() if was != now]
 
 
-def _differences(field: Field, before: RunConditions, after: RunConditions) -> Iterator[Change]:
+def _differences(
+    field: Field, before: RunConditions, after: RunConditions
+) -> Iterator[ConditionChange]:
     old, new = value_of(before, field.name), value_of(after, field.name)
     if isinstance(old, Unmeasured) or isinstance(new, Unmeasured):
         return
@@ -182,9 +185,9 @@ def _differences(field: Field, before: RunConditions, after: RunConditions) -> I
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
                 was, now = (shown(d[key]) if key in d else "not set" for d in (old, new))
-                yield Change(f"{field.words} {key}", was, now, field.role)
+                yield ConditionChange(f"{field.words} {key}", was, now, field.role)
     elif not _alike(old, new, field.slack):
-        yield Change(field.words, *_apart(old, new), field.role)
+        yield ConditionChange(field.words, *_apart(old, new), field.role)
 
 
 def _alike(old: object, new: object, slack: float) -> bool:

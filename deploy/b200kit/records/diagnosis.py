@@ -25,7 +25,7 @@ from b200kit.records.conditions import reach
 from b200kit.run.places import PACKAGE
 
 SCHEMA = "b200kit/diagnosis/1"
-_TERM = re.compile(r"(?:([a-z_]+)\()?([^()/]+)\)?")
+_TERM = re.compile(r"([a-z_]+)\(([^()/]+)\)|([^()/]+)")
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _parts(term: str) -> tuple[Callable[..., object], list[str]]:
     found = _TERM.fullmatch(term)
     if found is None or (name := found[1] or "first") not in _FUNCTIONS:
         raise ValueError(f"{term!r} is no path and no function of paths")
-    return _FUNCTIONS[name], found[2].split(", ")
+    return _FUNCTIONS[name], (found[2] or found[3]).split(", ")
 
 
 # Functions take what stands at their paths, and return a number, None or why there is none.

@@ -1,7 +1,7 @@
 """Proofs that were seen: what is wrong with one now, and the highest sequence of each key.
 
 A sequence grows for as long as the key that signs it lives, so that one below the highest seen of
-that key is an old proof shown again. A node with a new image has a new key, and begins anew.
+that key is an old proof shown again. A re-imaged node has a new key, whose sequence starts at 0.
 """
 
 from __future__ import annotations

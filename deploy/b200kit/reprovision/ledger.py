@@ -18,7 +18,7 @@ from b200kit.node.lib.documents import LARGE, Malformed, unstructure
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision import transaction
 from b200kit.reprovision.ledger_line import (
-    Action,
+    AuditedAction,
     ClaimLine,
     ClosingLine,
     IntentLine,
@@ -93,7 +93,7 @@ class Transactions:
         owner = self.read(node).owner
         return owner is not None and claims.is_taken(self.store.beside("claims"), owner.number)
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[AuditedAction]:
         """Everything that was done, oldest first, as people read it."""
         known: dict[str, Transaction] = {}
         for line in map(self._parsed, self.store.all_of(LOG)):
@@ -190,10 +190,10 @@ class Ledger:
             self._claim = None
 
 
-def _action(before: Transaction, line: LedgerLine, after: Transaction) -> Action:
+def _action(before: Transaction, line: LedgerLine, after: Transaction) -> AuditedAction:
     ends = isinstance(line, ClosingLine)
     intent = before.pending if ends else line if isinstance(line, IntentLine) else None
-    return Action(
+    return AuditedAction(
         at=line.at,
         node=line.node,
         tx=line.tx,

@@ -165,7 +165,7 @@ def line_of(value: Mapping[str, Any]) -> LedgerLine:
 
 
 @dataclass(frozen=True)
-class Action:
+class AuditedAction:
     """A line as people read it: what, in which step, from where to where, *evidence*'s digest."""
 
     at: str

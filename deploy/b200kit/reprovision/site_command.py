@@ -1,10 +1,10 @@
 """A command of the site's own, run on the controller: `COMMAND VERB NODE [ARGUMENT]`.
 
 One contract for who sends a node work, for its power and for its images (docs/reprovision.md, and
-b200-slurm and others in contrib/). What a command is told besides is in its environment, a secret
-above all, never among its arguments. Exit status 0: done, the answer is its last line on standard
-output. 2: refused, for a reason that a person must remove. Any other: failed. The last line on
-standard error says why; those before say how far it is.
+b200-slurm and others in contrib/). What else a command needs to know is in its environment, a
+secret above all, never among its arguments. Exit status 0: done, the answer is its last line on
+standard output. 2: refused, for a reason that a person must remove. Any other: failed. The last
+line on standard error says why; those before say how far it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def name(command: Sequence[str]) -> str:
 def run(
     command: Sequence[str],
     *words: str,
-    told: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None,
     within_s: float = WITHIN_S,
     say: Say = lambda line: None,
 ) -> str:
@@ -56,7 +56,7 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=answer,
                 stderr=progress,
-                env={**os.environ, "PATH": places.programs(), **(told or {})},
+                env={**os.environ, "PATH": places.programs(), **(environment or {})},
                 start_new_session=True,
             )
         except OSError as error:

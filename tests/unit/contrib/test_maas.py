@@ -42,7 +42,9 @@ def run(maas: Maas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             told = {"B200_ACT": "a1", "B200_IMAGE": "noble", "B200_WHY": "gpu.lost"}
             told["B200_TOKEN"] = key
             try:
-                return said, site_command.run(command, "reimage", "n01", told=told, say=said.append)
+                return said, site_command.run(
+                    command, "reimage", "n01", environment=told, say=said.append
+                )
             finally:
                 assert not any(part in " ".join(said) for part in ("canarysecret7", "one-part"))
 

@@ -1,7 +1,7 @@
 """What the store for models on local disks is called. Pure.
 
-UUIDs follow from the requested disks, so nothing has to be stored, and a node that was imaged anew
-knows its own again (b200kit/stages/support/raid_plan.py).
+UUIDs follow from the requested disks, so nothing has to be stored, and a re-imaged node recognises
+its own (b200kit/stages/support/raid_plan.py).
 """
 
 from __future__ import annotations

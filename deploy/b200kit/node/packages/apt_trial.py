@@ -78,8 +78,8 @@ def configured(root: Path, files: Mapping[str, str], only: str | None) -> Apt:
 def tried(asked: Trial) -> dict[str, Any]:
     """What apt says: of the sources, of the packages, and why it would not install them.
 
-    The last is empty where it would, and null where it was not asked. Of packages nothing is said
-    where a source is not as it should be.
+    The reason is empty where apt would install them, and null where it was not asked. Where a
+    source is wrong, packages are not asked about.
     """
     PARENT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="b200kit-apt-trial-", dir=PARENT) as folder:

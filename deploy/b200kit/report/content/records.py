@@ -110,8 +110,8 @@ def _facts(found: AgainstRecord) -> Iterator[tuple[str, str]]:
         if not hint.inside:
             ends = f"{milliseconds(hint.low)} to {milliseconds(hint.high)}"
             name = METRICS.get(metric, metric)
-            told = f"{name} {milliseconds(hint.value)} ms, the baseline predicts {ends} (99.5 %)"
-            yield "newest run", told
+            text = f"{name} {milliseconds(hint.value)} ms, the baseline predicts {ends} (99.5 %)"
+            yield "newest run", text
 
 
 def _span(span: RunSpan) -> str:

@@ -82,16 +82,18 @@ def _requested(node: Node) -> Request:
 def _image(node: Node, intent: IntentLine, say: Say, limit_s: float) -> str:
     """Have the command put the image there; returns its answer."""
     requested, host = _requested(node), node.remote.host if node.remote else None
-    told = {
+    environment = {
         "B200_ADDRESS": str((host.data.get("ssh_hostname") if host else None) or node.name),
         "B200_ACT": intent.id,
         "B200_IMAGE": requested.image or "",
         "B200_WHY": site_command.one_line(intent.why),
     }
     if token := node.secrets.get("reimage.token"):
-        told["B200_TOKEN"] = token.reveal().decode()
+        environment["B200_TOKEN"] = token.reveal().decode()
     words = ("reimage", node.name)
-    return site_command.run(requested.command, *words, told=told, within_s=limit_s, say=say)
+    return site_command.run(
+        requested.command, *words, environment=environment, within_s=limit_s, say=say
+    )
 
 
 def _trusted(node: Node, answer: str) -> tuple[tuple[str, ...], str]:

@@ -57,7 +57,7 @@ class CommandPower:
 
     def __init__(self, node: str, bmc: Bmc, password: Secret) -> None:
         self._node, self._command = node, bmc.command
-        self._told = {
+        self._environment = {
             "B200_BMC_ADDRESS": bmc.address,
             "B200_BMC_USER": bmc.user,
             "B200_BMC_PASSWORD": password.reveal().decode(),
@@ -89,7 +89,7 @@ class CommandPower:
 
     def _run(self, verb: str) -> str:
         try:
-            return site_command.run(self._command, verb, self._node, told=self._told)
+            return site_command.run(self._command, verb, self._node, environment=self._environment)
         except ActionFailed as error:
             raise ActionRefused(str(error)) from None
 

@@ -51,7 +51,7 @@ class CommandTraffic:
 
     def drain(self, node: Node, why: str) -> str:
         """See Traffic."""
-        return self._run("drain", node.name, told={"B200_WHY": site_command.one_line(why)})
+        return self._run("drain", node.name, environment={"B200_WHY": site_command.one_line(why)})
 
     def status(self, node: Node) -> int | None:
         """See Traffic."""
@@ -71,8 +71,8 @@ class CommandTraffic:
         """See Traffic."""
         return self._run("cut", node.name)
 
-    def _run(self, *words: str, told: dict[str, str] | None = None) -> str:
-        said = site_command.run(self._command, *words, told=told)
+    def _run(self, *words: str, environment: dict[str, str] | None = None) -> str:
+        said = site_command.run(self._command, *words, environment=environment)
         return f"{self.name}: {site_command.one_line(said) or f'{words[0]} done'}"
 
 

@@ -3,7 +3,7 @@
 Readings: the part `storage` of NodeState (docs/reference/node-state.md). Only blank disks are ever
 written: whole ones without a partition, a signature or a byte in the first MiB, which nothing in
 the kernel uses. Ours are an array and a file system with the UUIDs that follow from the names of
-their disks, so a node that was imaged anew keeps its models. All else is refused with the commands
+their disks, so a re-imaged node keeps its models. All else is refused with the commands
 that make the disks blank, also what a killed run of ours left half made.
 """
 
