@@ -163,6 +163,8 @@ ODD = {"words": "odd", "read": "smoke.odd"}
         ({"cause": None}, {}),
         ({}, {"read": "median(smoke.odd)"}),
         ({}, {"read": "smoke.odd / "}),
+        ({}, {"read": "first(smoke.odd"}),
+        ({}, {"read": "smoke.odd)"}),
     ],
 )
 def test_rule_or_symptom_that_cannot_be_used_is_refused_by_name(
