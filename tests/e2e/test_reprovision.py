@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,28 @@ def test_fault_is_mended_by_its_level_and_no_stream_fails(
     assert found.failed == []
     assert Path(found.run.host(BAD)["reprovision"]["evidence"]).exists()
     assert found.run.host(BAD)["smoke"]["verdict"] == "pass"
+
+
+@pytest.mark.long
+def test_two_controllers_at_once_keep_to_the_floor_together(served: Outcome) -> None:
+    """Each changes a node that serves; where both are out, streams have nowhere to go."""
+    floor = json.dumps({**DATA["rollout"], "floor": 1})
+    change = ("--data", f"rollout={floor}", "--data", "max_num_seqs=9")
+    load = Load("two-controllers")
+    with ThreadPoolExecutor() as pool:
+        begun = [
+            pool.submit(deploy, "b200.py", "--limit", name, *words(), *change)
+            for name in (GOOD, BAD)
+        ]
+        runs = dict(zip((GOOD, BAD), (run.result() for run in begun), strict=True))
+    outcomes = {name: run.outcome(name) for name, run in runs.items()}
+    assert "live" in outcomes.values(), [run.said[-3000:] for run in runs.values()]
+    for name in [name for name, outcome in outcomes.items() if outcome != "live"]:
+        assert deploy("b200.py", "--limit", name, *words(), *change).outcome(name) == "live"
+    assert [stream["error"] for stream in load.end() if stream["error"]] == []
+    back = deploy("b200.py", *words())
+    assert back.code == 0, back.said[-4000:]
+    print(f"two controllers: {outcomes}")
 
 
 def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome) -> None:

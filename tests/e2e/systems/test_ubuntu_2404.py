@@ -93,6 +93,31 @@ def test_command_line_survives_the_files_of_an_image(first: Outcome) -> None:
     assert on(NODE, "cat /proc/swaps").count("/swap.img") == 0
 
 
+def test_stop_waits_for_what_computes_and_a_start_beside_it_names_it(first: Outcome) -> None:
+    """Under Python 3.12, where asking who it is once failed exactly when there was somebody."""
+    assert first.code == 0, first.described(NODE)
+    unit, conf = "vllm@0.service", "/run/b200-lab/nvml.conf"
+    begun = "systemd-run --quiet --unit=holder sleep 600; systemctl show -P MainPID holder"
+    holder = on(NODE, begun)
+    # It ends by itself once the stop waits for it, and no GPU is held any more.
+    ends = f"mv /run/conf.kept {conf}; systemctl stop holder"
+    waits = f"until systemctl show -P SubState {unit} | grep -q stop-post; do sleep 0.1; done"
+    on(NODE, f"cp {conf} /run/conf.kept && echo gpu.1.processes={holder} >> {conf}")
+    on(NODE, f"systemctl stop --no-block {unit}; timeout 60 sh -c '{waits}'")
+    assert on(NODE, f"systemctl is-active {unit} || true") == "deactivating"
+    on(NODE, f"{ends}; systemctl stop {unit}")
+    assert on(NODE, f"systemctl show -P Result {unit}") == "success"
+    again = on(NODE, begun)
+    on(NODE, f"cp {conf} /run/conf.kept && echo gpu.1.processes={again} >> {conf}")
+    try:
+        assert lab.run(NODE, ["systemctl", "start", unit]).returncode != 0
+        log = on(NODE, f"journalctl -u {unit} -b -o cat --no-pager -n 60")
+        assert f"by pid {again} sleep of holder.service" in log, log
+    finally:
+        on(NODE, f"{ends}; systemctl reset-failed {unit}")
+    assert lab.run(NODE, ["systemctl", "start", unit]).returncode == 0
+
+
 def test_unattended_upgrade_leaves_the_set_alone(first: Outcome) -> None:
     assert first.code == 0, first.described(NODE)
     assert on(NODE, "apt-config dump APT::Periodic::Unattended-Upgrade").endswith('"0";')
