@@ -1,25 +1,19 @@
 """A real Slurm on lab nodes: Debian's slurmctld, slurmd and munge, under the nodes' own systemd.
 
-The first node has the controller; every node is a compute node under its own name. The base has no
-Slurm: the packages are fetched once, kept in the cache like all the lab's, and installed by dpkg.
+The first node has the controller; every node is a compute node under its own name.
 """
 
 from __future__ import annotations
 
 import secrets
 import shlex
-import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.lab import more_packages
 from tests.lab.hosts import enter_arguments
-from tests.lab.lab import run, say
-from tests.lab.locks import shared_lock
-from tests.lab.own_network import outside
-from tests.lab.paths import LabError, LabPaths, host_address, lab_paths
-from tests.lab.shell import last_line
-from tests.lab.supply.debian_mirror import ensure_pool, pool_of
+from tests.lab.lab import run
+from tests.lab.paths import host_address, lab_paths
 
 _PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
 _PATIENCE_S = 60
@@ -48,7 +42,6 @@ _CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 def install(names: Sequence[str]) -> None:
     """Install and start Slurm on these nodes."""
     lab = lab_paths()
-    pool = _pool(lab)
     words = {"controller": names[0], "address": host_address(names[0])}
     conf = _CONF.format(patience=_PATIENCE_S, **words)
     conf += "".join(f"NodeName={n} NodeAddr={host_address(n)} CPUs=1\n" for n in names)
@@ -58,20 +51,14 @@ def install(names: Sequence[str]) -> None:
         "etc/munge/munge.key": secrets.token_hex(64),
     }
 
-    def one(name: str) -> None:
-        root = lab.host(name) / "root"
-        shutil.copytree(pool, root / "var/tmp/slurm", dirs_exist_ok=True)
+    for name in names:
         for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        (root / "etc/munge/munge.key").chmod(0o600)
-        # The packages' own scripts own the key, make the directories and start the services.
-        done = run(name, ["sh", "-c", "dpkg -i /var/tmp/slurm/*.deb"])
-        if done.returncode:
-            raise LabError(f"{name}: Slurm cannot be installed: {last_line(done)}")
-
-    with ThreadPoolExecutor() as workers:
-        list(workers.map(one, names))
+            place = lab.host(name) / "root" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        (lab.host(name) / "root/etc/munge/munge.key").chmod(0o600)
+    # The packages' own scripts own the key, make the directories and start the services.
+    more_packages.install(names, "slurm", _PACKAGES)
 
 
 def configure(names: Sequence[str], **options: object) -> None:
@@ -98,8 +85,3 @@ def clients(name: str, folder: Path) -> None:
         call = shlex.join(["nsenter", *enter_arguments(name), "--", program])
         (folder / program).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
         (folder / program).chmod(0o755)
-
-
-def _pool(lab: LabPaths) -> Path:
-    with shared_lock(lab.root), outside():
-        return ensure_pool(lab, pool_of(lab, "slurm", _PACKAGES), say)
