@@ -89,7 +89,7 @@ EXAMPLES = {
     "b200 deploy": "take them live",
     "b200 check": "are they fit?",
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class _Commands(Group):
@@ -151,6 +151,7 @@ def b200(color: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command and return its exit code; what cannot be done is one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    console.open_closed()
     if instruction := os.environ.get("_B200_COMPLETE"):
         from b200kit.cli import completion
 
@@ -165,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return READER_LEFT
     except OSError as error:
         ours = isinstance(error, console.Unwritable)  # else of click's own words, such as a help
-        if not ours and error.errno not in _FULL:
+        if not ours and error.errno not in _UNWRITABLE:
             return _refuse(arguments, words(error), USAGE)
         why = str(error.strerror) if ours else f"its output cannot be written: {error.strerror}"
         console.abandon(sys.stdout)

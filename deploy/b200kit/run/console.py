@@ -38,6 +38,21 @@ class Unwritable(OSError):
     """What was to be said could not be written, for another reason than that nobody reads."""
 
 
+def open_closed() -> None:
+    """Stand in for output streams that the caller closed, which Python has as None.
+
+    Stdout's refuses what is written to it, as its descriptor would; words on stderr go nowhere.
+    """
+    if sys.stdout is None:
+        sys.stdout = open("<stdout>", "w", encoding="utf-8", opener=_unwritable)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+
+
+def _unwritable(_: str, __: int) -> int:
+    return os.open(os.devnull, os.O_RDONLY)
+
+
 def out(*lines: str, colour: bool = False) -> None:
     """Write lines to stdout; with *colour* our own codes stay. BrokenPipeError: nobody reads."""
     _write(sys.stdout, (_but(_OURS, line) if colour else printable(line) for line in lines))

@@ -261,21 +261,33 @@ def test_a_reader_that_leaves_costs_no_traceback() -> None:
     assert (run.returncode, run.stderr) == (READER_LEFT, b"")
 
 
+@pytest.mark.parametrize(("redirected", "why"), [
+    (">/dev/full", "No space left on device"), (">&-", "Bad file descriptor"),
+])  # fmt: skip
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "what"),
     [
-        (
-            ["judge", str(states.STATES / "healthy-hgx-b200.json")],
-            "b200 judge: <stdout> cannot be written: No space left on device",
-        ),
-        (["judge", "--help"], "b200 judge: its output cannot be written: No space left on device"),
+        (["judge", str(states.STATES / "healthy-hgx-b200.json")], "<stdout> cannot be written"),
+        (["judge", "--help"], "its output cannot be written"),
     ],
     ids=["ours", "click's"],
 )
-def test_an_answer_that_cannot_be_written_is_no_answer(arguments: list[str], line: str) -> None:
-    with open("/dev/full", "wb") as full:
-        run = subprocess.run(
-            [sys.executable, "-m", "b200kit.cli", *arguments], stdout=full, stderr=subprocess.PIPE
-        )
+def test_an_answer_that_cannot_be_written_is_no_answer(
+    arguments: list[str], what: str, redirected: str, why: str
+) -> None:
+    run = in_shell(arguments, redirected)
     assert run.returncode == UNWRITABLE
-    assert run.stderr.decode().splitlines() == [line]
+    assert run.stderr.decode().splitlines() == [f"b200 judge: {what}: {why}"]
+
+
+@pytest.mark.parametrize(("arguments", "code"), [
+    (["judge", str(states.STATES / "gpu2-no-nvlink.json")], 1), (["judge", "--nope"], USAGE),
+])  # fmt: skip
+def test_a_code_is_the_same_where_nobody_hears_of_errors(arguments: list[str], code: int) -> None:
+    assert in_shell(arguments, "2>&-").returncode == code
+
+
+def in_shell(arguments: list[str], redirected: str) -> subprocess.CompletedProcess[bytes]:
+    """The command with its output sent elsewhere, or closed, by a shell."""
+    script = f'exec "$0" -m b200kit.cli "$@" {redirected}'
+    return subprocess.run(["sh", "-c", script, sys.executable, *arguments], capture_output=True)
