@@ -7,6 +7,7 @@ of vLLM 0.33.0: modelopt.py (QUANT_ALGOS), compressed_tensors/, fp8.py, mxfp4.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,8 @@ _WEIGHTS = {
     ("int", "4", ""): "int4",
     ("int", "8", ""): "int8",
 }
-_EXCEPTIONS = ("ignore", "exclude_modules", "modules_to_not_convert")
+_BITS = {"4": "int4", "8": "int8"}
+_EXCEPTIONS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[La
     rest = whole or (plain if listed or targets else None)
     if rest is None:
         raise ModelError(f"config.json: quantisation {_named(stated)} is not known here")
-    named = listed or [*((name, plain) for name in _exceptions(stated)), *targets]
+    exceptions = [(name, plain) for name in _exceptions(stated)]
+    named = listed or [*exceptions, *_of_other_bits(stated, plain), *targets]
     parts = quantised_parts.shares(named, rest, layers)
     if text.get("expert_dtype") == "fp4" and "routed" not in parts:
         # DeepSeek-V4: experts of MXFP4 beside FP8 (vllm/models/deepseek_v4/quant_config.py).
@@ -143,7 +146,8 @@ def _plain(text: Mapping[str, Any]) -> str:
 
 def _named(stated: Mapping[str, Any]) -> str:
     words = (stated.get(key) for key in ("quant_method", "quant_algo", "format"))
-    return " ".join(str(word) for word in words if word) or repr(dict(stated))
+    bits = f" of {stated['bits']} bits" if "bits" in stated else ""
+    return " ".join(str(word) for word in words if word) + bits or repr(dict(stated))
 
 
 def _of_whole(stated: Mapping[str, Any]) -> str | None:
@@ -159,8 +163,7 @@ def _of_whole(stated: Mapping[str, Any]) -> str | None:
         return general[0]
     if stated.get("config_groups"):
         return None
-    bits = {"4": "int4", "8": "int8"}.get(str(stated.get("bits")))
-    return bits or _LAYOUTS.get(str(stated.get("format", "")))
+    return _BITS.get(str(stated.get("bits"))) or _LAYOUTS.get(str(stated.get("format", "")))
 
 
 def _algorithm(name: object) -> str:
@@ -210,6 +213,24 @@ def _exceptions(stated: Mapping[str, Any]) -> Iterator[str]:
     for key in _EXCEPTIONS:
         names = stated.get(key)
         yield from (str(name) for name in (names if isinstance(names, list) else ()))
+
+
+def _of_other_bits(stated: Mapping[str, Any], plain: str) -> Iterator[tuple[str, str]]:
+    """Modules that GPTQModel (`dynamic`, patterns) and AutoRound (`extra_config`) treat apart.
+
+    As get_dynamic_override of utils/gptq_utils.py and inc/config_parser.py read them.
+    """
+    for key, mark in (("dynamic", quantised_parts.PATTERN), ("extra_config", "")):
+        table = stated.get(key)
+        for name, each in table.items() if isinstance(table, Mapping) else ():
+            bits = each.get("bits") if isinstance(each, Mapping) else None
+            if name.startswith("-:"):  # not quantised
+                bits = 16
+            form = {**_BITS, "16": plain}.get(str(bits))
+            if bits is not None and form is None:
+                raise ModelError(f"config.json: {name!r} of {bits} bits is not known here")
+            if form:
+                yield mark + re.sub(r"^[-+]:", "", name), form
 
 
 def _kv_dtype(stated: Mapping[str, Any]) -> str:

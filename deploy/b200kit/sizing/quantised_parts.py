@@ -37,7 +37,7 @@ _SAMPLES = {
     "routed": ("mlp.experts.0.up_proj", "ffn.experts.0.up_proj", "block_sparse_moe.experts.0.w1"),
 }
 _DRAFTS = ("mtp.layers.0.mlp.up_proj", "mtp.layers.0.self_attn.q_proj")
-_PATTERN = "re:"
+PATTERN = "re:"
 _LAYER = re.compile(r"\b(?:layers|blocks|h)\.([0-9]+)(?![0-9])(.*)", re.DOTALL)
 _PARTS = ("attention", "dense", "shared", "routed")
 _DRAFT = "draft"
@@ -61,7 +61,7 @@ def shares(
 
 def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]]:
     """Parts that a name or pattern is of, with the numbers of their layers."""
-    if name.startswith(_PATTERN):
+    if name.startswith(PATTERN):
         yield from _matched(_compiled(name), len(layers))
         return
     part = next((part for pattern, part in _MODULES if pattern.search(name)), "")
@@ -86,7 +86,7 @@ def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]
 
 def _compiled(name: str) -> re.Pattern[str]:
     try:
-        return re.compile(name.removeprefix(_PATTERN))
+        return re.compile(name.removeprefix(PATTERN))
     except re.error:
         raise ModelError(f"config.json: {name!r} is no pattern") from None
 

@@ -266,6 +266,23 @@ def test_states_under_prefix_caching_are_two_and_one_for_each_drafted_token() ->
             "int4", ("attention",),
         ),
         ({"quant_method": "compressed-tensors", "format": "float-quantized"}, "fp8", ()),
+        (
+            {"quant_method": "fp8", "ignored_layers": ["lm_head", "model.layers.0.mlp"]},
+            "fp8", ("dense",),
+        ),
+        # Qwen3.5-27B-GPTQ-Int4.
+        (
+            {"quant_method": "gptq", "bits": 4, "dynamic": {"lm_head": {}, "-:.*attn.*": {}}},
+            "int4", ("attention",),
+        ),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*mlp.*": {"bits": 8}}}, "int8",
+         ("dense",)),
+        (
+            {"quant_method": "auto-round", "bits": 4,
+             "extra_config": {"model.layers.0.self_attn.q_proj": {"bits": 16}}},
+            "int4", ("attention",),
+        ),
+        ({"quant_method": "auto-round", "bits": 4, "extra_config": {".*mlp.*": {}}}, "int4", ()),
     ],
 )  # fmt: skip
 def test_quantisation_is_read_from_the_config(
@@ -311,6 +328,9 @@ def test_nested_text_config_is_the_model() -> None:
         {"layer_types": ["full_attention"]},
         {"layer_types": ["compressed"] * 80},
         {"quantization_config": {"quant_method": "aqlm"}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 3}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4,
+                                 "dynamic": {".*mlp.*": {"bits": 2}}}},
         {"kv_lora_rank": 512},
         {"full_attention_interval": 4},
         {"num_hidden_layers": 10**9},
