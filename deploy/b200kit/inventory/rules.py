@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,10 @@ from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Shape
 
 
+_GPU = re.compile(r"(?:gpu[\s_#-]*)?([0-9]{1,4})", re.IGNORECASE)
+"""A GPU as people write it; findings have "GPU 5"."""
+
+
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Every rule between the keys that a spec with resolved defaults breaks."""
     yield from _unknown_names(spec, catalogue)
@@ -41,7 +46,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
-    yield from _idle_waivers(spec)
+    yield from _idle_waivers(spec, hardware)
     yield from proof.problems(spec.proof, spec.watchdog.longest_look_s, _taken(spec))
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
@@ -162,12 +167,21 @@ def _blind_watchdog(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem("watchdog.takes_out", message)
 
 
-def _idle_waivers(spec: NodeSpec) -> Iterator[Problem]:
-    """Waivers of a check that there is not: they would hold for nothing."""
+def _idle_waivers(spec: NodeSpec, hardware: Hardware | None) -> Iterator[Problem]:
+    """Waivers of a check or a GPU that there is not: they would hold for nothing."""
     for number, waiver in enumerate(spec.waivers):
         if waiver.check not in registered():
             message = f'"{waiver.check}" is no check{did_you_mean(waiver.check, registered())}'
             yield Problem(f"waivers.{number}.check", message)
+        if not (gpu := _GPU.fullmatch(subject := waiver.subject or "")):
+            continue
+        named = f"GPU {int(gpu[1])}"
+        if hardware and int(gpu[1]) >= hardware.gpu_count:
+            message = f'"{subject}", but {hardware.name} has GPU 0 to {hardware.gpu_count - 1}'
+            yield Problem(f"waivers.{number}.subject", message)
+        elif subject != named:
+            message = f'"{subject}" is no subject; did you mean "{named}"?'
+            yield Problem(f"waivers.{number}.subject", message)
 
 
 def _too_long_to_measure(spec: NodeSpec) -> Iterator[Problem]:
@@ -228,6 +242,9 @@ def _engine_from(spec: NodeSpec) -> Iterator[Problem]:
 
 def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
     ports = spec.ports()
+    if max(ports) > 65535:
+        message = f"{spec.gateway_port}: replica {spec.replicas - 1} has no port left"
+        yield Problem("gateway_port", message)
     if len(ports) != spec.replicas:
         yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
     if spec.gateway_port in ports:

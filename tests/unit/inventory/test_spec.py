@@ -122,6 +122,10 @@ ENGINE = data()["engine"]
         ("waivers", [{"check": "nvlink.links"}]),
         ("waivers", [WAIVER | {"check": "nvlink.link"}]),
         ("waivers", [WAIVER | {"until": "2027-02-31"}]),
+        ("waivers", [WAIVER | {"subject": "gpu 5"}]),
+        ("waivers", [WAIVER | {"subject": "5"}]),
+        ("waivers", [WAIVER | {"subject": "GPU 8"}]),
+        ("gateway_port", 65534),
         ("waivers", [WAIVER | {"until": f"{WIDE_TWO}027-01-01"}]),
         ("driver", f"58{WIDE_TWO}.126.20"),
         ("model_store", "https://user:word@models.example/m"),
@@ -137,6 +141,8 @@ ENGINE = data()["engine"]
         ("repositories", [REPOSITORY, REPOSITORY | {"url": "https://b.example"}]),
         ("container_runtimes", ["docker", "docker"]),
         ("time_servers", ["t1.example", "t1.example"]),
+        ("time_servers", ["t1.example:123"]),
+        ("time_servers", ["-x"]),
         ("engine", ENGINE | {"environment": {"MY VARIABLE": "1"}}),
         ("engine", ENGINE | {"environment": {"1ST": "1"}}),
         ("engine", ENGINE | {"environment": {"NAME": "a\0b"}}),
@@ -156,6 +162,27 @@ ENGINE = data()["engine"]
 def test_wrong_types_and_values_are_refused_under_their_key(key: str, value: object) -> None:
     assert all(name.split(".")[0] == key for name in problems(**{key: value}))
     assert problems(**{key: value})
+
+
+@in_subtests(
+    ("key", "value"),
+    [
+        ("model_store", "https://user:S3CRET@models.example"),
+        ("model_store", "https://models.example/m?token=S3CRET"),
+        ("weights", {"peers": ["http://user:S3CRET@10.0.0.9:8090"]}),
+        ("api_key", "sk-S3CRET"),
+        ("api_key", {"env": "sk-S3CRET"}),
+        ("hf_token", {"env": "hf_S3CRETabc"}),
+    ],
+)
+def test_refusal_does_not_repeat_what_may_be_a_secret(key: str, value: object) -> None:
+    assert described(**{key: value})
+    assert not [line for line in described(**{key: value}) if "S3CRET" in line]
+
+
+@in_subtests("name", ["t1.example", "10.0.0.1", "fd00::1", "ntp_1"])
+def test_time_server_is_a_name_or_an_address(name: str) -> None:
+    assert problems(time_servers=[name]) == {}
 
 
 def test_secret_must_come_from_exactly_one_place() -> None:

@@ -34,10 +34,19 @@ _Image = Annotated[
 ]
 
 
+# In one case, which a token has hardly ever.
+_Variable = Annotated[
+    str,
+    matching(
+        "[A-Z_][A-Z0-9_]*|[a-z_][a-z0-9_]*", "the name of an environment variable", unsaid=True
+    ),
+]
+
+
 class SecretRef(Keys):
     """Where the controller finds a secret; never the secret."""
 
-    env: Text | None = None
+    env: _Variable | None = None
     """name of an environment variable on the controller"""
     file: Text | None = None
     """path of a file on the controller"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -57,11 +58,11 @@ def _problem(root: Schema, found: ErrorDetails) -> Problem:
         return Problem(".".join(map(str, path[:-2])), f"must have string keys, not {path[-2]!r}")
     if found["type"] == "twice":
         return Problem(key, f"{found['ctx']['name']} is given twice")
-    shown = show(found["input"])
-    if found["type"] == "model_type":
+    schema, shown = _at(root, path), show(found["input"])
+    if found["type"] == "model_type" or schema.get("unsaid"):
         # Not the value itself: where a reference to a secret belongs it may be the secret.
         shown = type(found["input"]).__name__
-    return Problem(key, f"must be {expected(_at(root, path))}, not {shown}")
+    return Problem(key, f"must be {expected(schema)}, not {shown}")
 
 
 def _at(root: Schema, path: Sequence[int | str]) -> Schema:
@@ -113,7 +114,11 @@ def expected(schema: Schema) -> str:
     return "a mapping"
 
 
+_TELLING = re.compile(r"://\S*[@?#]")
+"""A URL with a user or a query, which may be a password or a token."""
+
+
 def show(raw: object) -> str:
     """A wrong value: its type, and itself where that helps; a long or structured one does not."""
-    plain = isinstance(raw, str | int | float)
+    plain = isinstance(raw, str | int | float) and not _TELLING.search(str(raw))
     return f"{type(raw).__name__} {raw!r}" if plain else type(raw).__name__

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from b200kit.node.lib import timestamp
-from b200kit.node.lib.url import sound
+from b200kit.node.lib.url import is_host_name, sound
 
 T = TypeVar("T")
 
@@ -53,9 +53,13 @@ def phrase(expected: str, **constraints: Any) -> Any:
     return Field(json_schema_extra={"expected": expected}, **constraints)
 
 
-def matching(pattern: str, expected: str) -> Any:
-    """A string that matches *pattern* as a whole; *expected* describes it."""
-    return phrase(expected, pattern=f"^(?:{pattern})$")
+def matching(pattern: str, expected: str, *, unsaid: bool = False) -> Any:
+    """A string that matches *pattern* as a whole; *expected* describes it.
+
+    *unsaid*: where it does not match it is not repeated, as it may be a secret.
+    """
+    extra = {"expected": expected, **({"unsaid": True} if unsaid else {})}
+    return Field(json_schema_extra=extra, pattern=f"^(?:{pattern})$")
 
 
 def one_of(*choices: str) -> Any:
@@ -66,6 +70,10 @@ def one_of(*choices: str) -> Any:
 def _address(text: str) -> str:
     ipaddress.ip_address(text)
     return text
+
+
+def _host(text: str) -> str:
+    return text if is_host_name(text) else _address(text)
 
 
 def _network(text: str) -> str:
@@ -162,7 +170,7 @@ class _OrNone:
 # No user and password: a URL lies readable in units, apt's sources and argument lists.
 _HTTP = r"https?://[^\s/?#@]+"
 _URL = rf"{_HTTP}(/[^\s?#]*)?|file://[^\s@]+"
-_URL_EXPECTED = "an http(s):// or file:// URL without a user in it"
+_URL_EXPECTED = "an http(s):// or file:// URL without a user or a query in it"
 
 HTTPS = (r"https://[^\s/?#@]+([/?#][!-~]*)?", "an https:// URL without a user in it")
 """Where a key or a password travels, or the URL itself is one."""
@@ -177,7 +185,7 @@ BaseUrl = Annotated[
 ]
 Url = Annotated[str, matching(_URL, _URL_EXPECTED), AfterValidator(url)]
 UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}'), AfterValidator(url)]
-HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
+HostName = Annotated[str, AfterValidator(_host), phrase("a host name or an address, no port")]
 CpuList = Annotated[str, matching(r"[0-9,-]+", 'a CPU list such as "4-7"')]
 Address = Annotated[str, AfterValidator(_address), phrase("an IP address")]
 Network = Annotated[

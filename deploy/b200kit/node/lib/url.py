@@ -20,8 +20,13 @@ def sound(text: str) -> str:
     name, colon, port = after.partition(":")
     if bracket:
         ipaddress.IPv6Address(host.removeprefix("["))
-    if bool(bracket) is bool(name) or not (bracket or _HOST.fullmatch(name)):
+    if bool(bracket) is bool(name) or not (bracket or is_host_name(name)):
         raise ValueError
     if colon and not (is_digits(port) and 1 <= int(port) <= 65535):
         raise ValueError
     return text
+
+
+def is_host_name(text: str) -> bool:
+    """Whether a text is a host name or an IPv4 address; no port, no IPv6 address."""
+    return bool(_HOST.fullmatch(text))
