@@ -77,13 +77,18 @@ FAULTS: list[dict[str, str]] = [
     {"engine": NO_LOCK},
 ]
 OF_A_HOST = "of_a_host"
-NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"
+
+
+def no_one_listens(number: int) -> str:
+    """Where a host is reached, each at an address of its own."""
+    return f"{{'ssh_hostname': '127.0.0.{number}', 'ssh_port': 9}}"
 
 
 def write(folder: Path, hosts: dict[str, str]) -> Path:
     """An inventory of groups by name, each with the data of its one host, in Python's words."""
     groups = [
-        f"{name} = [('{name}-host', {NO_ONE_LISTENS} | {own})]" for name, own in hosts.items()
+        f"{name} = [('{name}-host', {no_one_listens(number)} | {own})]"
+        for number, (name, own) in enumerate(hosts.items(), 1)
     ]
     inventory = folder / "site.py"
     attach = "from b200kit.operations import preflight\npreflight.attach()\n"
@@ -175,6 +180,15 @@ def test_fault_of_one_host_names_the_inventory(tmp_path: Path) -> None:
     assert "replicas=3 of TP4 need 12 GPUs" in line
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+def test_value_that_pyinfra_itself_refuses_is_a_line_with_the_node(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {OF_A_HOST: "{'ssh_key_password': 4711}"})
+    group_data(tmp_path, OF_A_HOST)
+    done = run(inventory)
+    line = line_of(done.stderr, OF_A_HOST)
+    assert line.startswith(f"{inventory}: {OF_A_HOST}-host: ssh_key_password: ")
+    assert (done.returncode, "4711" in done.stderr) == (1, False)
 
 
 def test_host_outside_the_limit_must_be_pinned_too(tmp_path: Path) -> None:

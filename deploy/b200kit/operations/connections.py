@@ -7,8 +7,9 @@ which ends well.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from os import PathLike
@@ -26,7 +27,9 @@ from pyinfra.connectors.ssh import ConnectorData, connector_data_meta
 from pyinfra.connectors.ssh_util import get_private_key
 
 from b200kit.inventory.keys.problem import Problem, did_you_mean, show
-from b200kit.run.login import JUMP, jumps
+from b200kit.report.names import hostlist
+from b200kit.run.host_keys import OVER_SSH
+from b200kit.run.login import JUMP, jumps, of_data
 
 _SSH = "ssh_"
 
@@ -49,6 +52,10 @@ _KINDS: dict[str, Any] = {
 }
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}|@\S+")
+"""A host name, or a host of a connector of pyinfra's."""
+
+
 def note_lists() -> None:
     """Keep what each list of nodes says: pyinfra takes the last of what they say, without a word.
 
@@ -69,6 +76,7 @@ def said_twice() -> Iterator[str]:
     for listed in _lists:
         times = Counter(name for name, _ in listed)
         yield from (f"{name} is given twice" for name, count in times.items() if count > 1)
+        yield from (f"{name!r} is no name of a node" for name in times if not _is_name(name))
         for name, data in listed:
             known = of.setdefault(name, {})
             if other := next((key for key in data if known.get(key, data[key]) != data[key]), None):
@@ -76,15 +84,30 @@ def said_twice() -> Iterator[str]:
             known.update(data)
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and bool(_NAME.fullmatch(name))
+
+
+def at_one_address(hosts: Iterable[Host]) -> Iterator[str]:
+    """A line for each address that several nodes are reached at: they are one machine."""
+    of: dict[tuple[str, int, str | None], list[str]] = {}
+    for host in hosts:
+        if issubclass(host.connector_cls, OVER_SSH):
+            login = of_data(host.name, host.data)
+            of.setdefault((login.host.lower(), login.port or 22, login.jump), []).append(host.name)
+    for (address, port, _), names in of.items():
+        if len(names) > 1:
+            yield f"{hostlist(names)} have one address, {address} port {port}"
+
+
 def problems(state: State, host: Host) -> Iterator[Problem]:
     """Keys that pyinfra passes over, a private key that it cannot load."""
     data = host.data.dict()
+    yield from of_other_kinds(host)
     for name in data:
         if name.startswith(_SSH) and name not in (*connector_data_meta, JUMP):
             nearest = did_you_mean(name, [*connector_data_meta, JUMP])
             yield Problem(name, f"pyinfra has no such key{nearest}")
-        if name in _KINDS and (wanted := unlike(name, data[name])):
-            yield Problem(name, f"must be {wanted}, not {show(data[name])}")
         # One that is near none of pyinfra's is a variable of the file's own.
         private = name.startswith("_") and name not in _ARGUMENTS
         if private and (nearest := did_you_mean(name, _ARGUMENTS)):
@@ -99,6 +122,14 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
             get_private_key(state, str(filename), data.get("ssh_key_password") or "")
         except (PyinfraError, SSHException, OSError, ValueError) as error:
             yield Problem("ssh_key", " ".join(str(error).split()))
+
+
+def of_other_kinds(host: Host) -> Iterator[Problem]:
+    """Values of pyinfra's keys that are not of the kind that it wants there."""
+    for name, value in host.data.dict().items():
+        if name in _KINDS and (wanted := unlike(name, value)):
+            shown = type(value).__name__ if "password" in name else show(value)
+            yield Problem(name, f"must be {wanted}, not {shown}")
 
 
 def unlike(name: str, value: object) -> str:

@@ -1,7 +1,7 @@
 """What Python takes in an inventory's files, and nobody means: read as text, and nothing is run.
 
-A key that stands twice in a mapping has the last value, and `key: value` with a colon sets nothing
-at all.
+A key that stands twice in a mapping has the last value, `key: value` with a colon sets nothing
+at all, and `nodes = "n01", "n02"` are the nodes n, 0 and 1.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ def faults(inventory: Path) -> Iterator[str]:
         except (OSError, SyntaxError, ValueError):
             continue  # pyinfra says so itself, or it is no file
         found = [*_unset(tree), *_twice_in_mappings(tree)]
+        found += _of_letters(tree) if path == inventory else []
         yield from (f"{path}:{line}: {why}" for line, why in found)
 
 
@@ -32,6 +33,16 @@ def _unset(tree: ast.Module) -> Iterator[tuple[int, str]]:
         else:
             continue
         yield statement.lineno, f'"{said}" sets nothing; write {name} = ...'
+
+
+def _of_letters(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Groups that are no list: of a pair pyinfra takes the first, a name, for a list of names."""
+    for statement in _executed(tree):
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
+            name, first = ast.unparse(statement.targets[0]), [*statement.value.elts, None][0]
+            text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            if text and not name.startswith("_"):
+                yield statement.lineno, f"{name} must be a list of nodes, in brackets"
 
 
 def _executed(block: ast.AST) -> Iterator[ast.AST]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gevent import GreenletExit  # type: ignore[import-untyped]
+from pyinfra.api.exceptions import ConnectorDataTypeError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import BaseStateCallback, State
@@ -80,8 +81,12 @@ def _once_initialised(state: State, then: Callable[[State], None]) -> None:
         return
     initialise = state.init
 
-    def init(*args: Any, **kwargs: Any) -> None:
-        initialise(*args, **kwargs)
+    def init(inventory: Inventory, *args: Any, **kwargs: Any) -> None:
+        try:
+            initialise(inventory, *args, **kwargs)
+        except ConnectorDataTypeError:  # of which it names neither node nor file
+            hosts = ((host, connections.of_other_kinds(host)) for host in inventory)
+            _refuse([*_lines((host, fault) for host, found in hosts for fault in found)])
         then(state)
 
     state.init = init  # type: ignore[method-assign]
@@ -109,7 +114,8 @@ def check_all(state: State) -> None:
                 faults += [(host, problem) for problem in found]
     of_data, faults = group_data.once(faults)
     inventory = group_data.inventory()
-    of_lists = (f"{inventory}: {line}" for line in connections.said_twice())
+    lines = (*connections.said_twice(), *connections.at_one_address(state.inventory))
+    of_lists = (f"{inventory}: {line}" for line in lines)
     of_text = inventory_text.faults(Path(inventory))
     problems = [*of_lists, *of_text, *of_data, *_lines(faults), *_of_groups(state)]
     if problems:

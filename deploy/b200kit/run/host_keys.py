@@ -30,7 +30,7 @@ from b200kit.run.host_certificates import certified
 
 STRICT = "ssh_strict_host_key_checking"
 FILE = "ssh_known_hosts_file"
-_OVER_SSH = (SSHConnector, DockerSSHConnector)
+OVER_SSH = (SSHConnector, DockerSSHConnector)
 
 
 def problems(host: Host) -> Iterator[Problem]:
@@ -38,7 +38,7 @@ def problems(host: Host) -> Iterator[Problem]:
 
     A host that the file holds no key of is no problem here: it is refused when it is connected to.
     """
-    if not issubclass(host.connector_cls, _OVER_SSH):
+    if not issubclass(host.connector_cls, OVER_SSH):
         return
     if (strict := host.data.get(STRICT)) != "yes":
         shown = "is missing" if strict is None else f"is {show(strict)}"
@@ -89,7 +89,7 @@ def certify(host: Host) -> None:
 
     Only of a host that the file holds no key of.
     """
-    if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
+    if not issubclass(host.connector_cls, OVER_SSH) or (pins := of(host)).keys():
         return
     known = read(tuple(map(str, pins.files)))
     for key in certified(_together(pins.files), jump.login(host), {pins.host, host.name}):
@@ -132,7 +132,7 @@ def of(host: Host) -> Pins:
 
 def missing(host: Host) -> str:
     """That no key is pinned for *host*, and what brings one; empty where there is one."""
-    if not issubclass(host.connector_cls, _OVER_SSH):
+    if not issubclass(host.connector_cls, OVER_SSH):
         return ""
     pins = of(host)
     if read(tuple(map(str, pins.files))).lookup(pins.name):

@@ -61,6 +61,10 @@ def test_inventory_must_be_there_and_have_a_node(
             ["n01 has two values of ssh_hostname"],
         ),
         ([[("n01", {"ssh_hostname": "10.0.0.1"}), "n02"], ["n01", ("n02", {"replicas": 2})]], []),
+        ([["n01 "]], ["'n01 ' is no name of a node"]),
+        ([["n01,n02"]], ["'n01,n02' is no name of a node"]),
+        ([["../n01"]], ["'../n01' is no name of a node"]),
+        ([["@machine/n01", "rack_1.n-01", "fd00::1"]], []),
     ],
 )
 def test_no_node_is_said_twice(
@@ -73,6 +77,21 @@ def test_no_node_is_said_twice(
         connections.note_lists()
         inventories.Inventory((["n01", "n02"], {}), **groups)
         assert list(connections.said_twice()) == said
+
+
+@in_subtests(
+    ("nodes", "said"),
+    [
+        ([("n01", {"ssh_hostname": "h"}), ("n02", {"ssh_hostname": "H"})], "n[01-02]"),
+        (["n01", ("n02", {"ssh_hostname": "n01", "ssh_port": 22})], "n[01-02]"),
+        (["n01", ("n02", {"ssh_hostname": "n01", "ssh_port": 2222})], ""),
+        # Behind other hosts it is another machine.
+        ([(f"n{n}", {"ssh_hostname": "h", "ssh_proxy_jump": f"j{n}"}) for n in (1, 2)], ""),
+    ],
+)  # fmt: skip
+def test_two_nodes_at_one_address_are_one_machine(nodes: list[Any], said: str) -> None:
+    found = list(connections.at_one_address(inventories.Inventory((nodes, {}))))
+    assert [line.split(" ")[0] for line in found] == [said] * bool(said)
 
 
 @in_subtests(

@@ -19,6 +19,10 @@ from tests.subtests import in_subtests
         ('def named(rack: int) -> list[str]:\n    return ["n01", "n01"]', []),
         ("class Rack:\n    number: int\n", []),
         ("nodes = [", []),
+        ('nodes = ("n01", {"ssh_port": 22})', ["1: nodes must be a list of nodes, in brackets"]),
+        ('nodes = "n01", "n02"', ["1: nodes must be a list of nodes, in brackets"]),
+        ('_racks = "r1", "r2"', []),
+        ('nodes = ([("n01", {})], {"replicas": 4})', []),
     ],
 )
 def test_place_that_says_something_else_than_it_seems(
