@@ -8,10 +8,11 @@ from b200kit.node.checks.findings import each, each_gpu, failed, passed, rule, w
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
-from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.view import GpuView, StateView
 
+_TOO_MANY = "the inventory's hardware or gpus is of another machine: correct it"
 MOST_MODULES = 64
 """More GPUs than this sit on no baseboard."""
 
@@ -59,7 +60,13 @@ def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     where = absent_modules(state, int(desired.value))
     here = ", ".join(str(gpu.reading("address")) for gpu in gpus) or "none"
     text = f"{summary}; {where} is missing" if where else summary
-    yield failed(text, f"on the bus: {here}", desired, Action.POWER_CYCLE, part=where)
+    action, remedy = _to_do(len(gpus), desired, Action.POWER_CYCLE)
+    yield failed(text, f"on the bus: {here}", desired, action, part=where, remedy=remedy)
+
+
+def _to_do(count: int, desired: Expected, where_lost: Action) -> tuple[Action, str]:
+    """What brings lost GPUs back; no action takes away those that are too many."""
+    return (where_lost, "") if count < desired.value else (Action.NONE, _TOO_MANY)
 
 
 @check("identity.nvml-count", OnNode(part=""))  # none is listed: the driver, and no GPU
@@ -85,7 +92,8 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(summary, desired)
     else:
         at = f"at {', '.join(sorted(listed))}" if listed else "none is listed"
-        yield failed(summary, at, desired, Action.REBOOT)
+        action, remedy = _to_do(len(listed), desired, Action.REBOOT)
+        yield failed(summary, at, desired, action, remedy=remedy)
 
 
 @check("identity.same-device")

@@ -80,6 +80,8 @@ def held(expect: Expectation, state: StateView) -> Iterator[Finding]:
     expected = rule("held", "an upgrade of one package of the set skews it")
 
     def loose(name: str) -> Iterator[Finding]:
+        if state.is_null("packages", name):
+            return  # packages.versions says so
         if not state.flag("packages", name, "hold"):
             summary = f"{name} is not held: an upgrade may skew it"
             yield failed(summary, "not held", expected, Action.NONE, part=name)

@@ -16,7 +16,7 @@ from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.checks.rows import GROUPS
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView
+from b200kit.node.state.view import GpuView, StateView, Unread
 
 STATES = {int(n): word for n, word in GROUPS["registration"]["fabric.state"]["meanings"].items()}
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
@@ -27,9 +27,12 @@ UNKNOWN_SUMMARY = 0
 def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
     expected = expect.hardware("fabric.health")
+    known = {gpu.known(int, "fabric", "health_summary") for gpu in state.known_gpus} - {None}
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         summary = gpu.number("fabric", "health_summary")
+        if summary == UNKNOWN_SUMMARY and known != {UNKNOWN_SUMMARY}:
+            raise Unread("fabric.health_summary", "the driver gives that of other GPUs alone")
         if summary == UNKNOWN_SUMMARY:
             unknown = f"{gpu.subject}: fabric health is unknown, as this driver gives no summary"
             yield noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], expected)
