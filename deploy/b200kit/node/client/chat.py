@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from b200kit.node.client.formulas import Chunk, RequestRecord
 from b200kit.node.client.http import Deadlines, Exchange, exchange
-from b200kit.node.client.message import MAX_BODY, HttpError
+from b200kit.node.client.message import MAX_BODY, Fields, HttpError
 from b200kit.node.lib.documents import Object, decode, parse
 
 # How an answer ends that nobody gave up, by the OpenAI API. vLLM also says abort, error and
@@ -143,12 +143,21 @@ async def chat(
     return Answer(request, due, raw)
 
 
-def server_message(status: int, body: bytes) -> str:
-    """The status and the server's message, from an error answer of any of vLLM's shapes."""
-    text = body.decode("utf-8", "replace").strip()
+def server_message(status: int, body: bytes, fields: Fields) -> str:
+    """The status and the server's message, from an error answer of any of vLLM's shapes.
+
+    Where there is no error in it: the form of an answer that was to have another one.
+    """
+    text, form = body.decode("utf-8", "replace").strip(), fields.get("content-type")
+    error = None
     with contextlib.suppress(ValueError):
-        text = _error_text(parse(text, MAX_BODY)) or text
-    return f"HTTP {status}: {' '.join(text.split())[:200]}" if text else f"HTTP {status}"
+        error = _error_text(parse(text, MAX_BODY))
+    said = f"HTTP {status}"
+    if status == 200 and not error and form:
+        said += f" in {' '.join(form.split())[:60]}"
+    if 300 <= status < 400 and (place := fields.get("location")):
+        said += f" to {place[:200]}, which is not followed: give the URL that answers itself"
+    return f"{said}: {' '.join((error or text).split())[:200]}" if text else said
 
 
 def _error_text(document: object) -> str | None:
@@ -182,7 +191,7 @@ class _Reading:
             self.error = raw.fault
         elif raw.status != 200 or raw.media_type not in ("", request.media_type):
             body = b"".join(data for _, data in raw.segments()[0])
-            self.error = server_message(raw.status, body)
+            self.error = server_message(raw.status, body, raw.head[1])
         elif request.stream:
             for at, event in raw.events():
                 self._event(at, event)
@@ -193,7 +202,7 @@ class _Reading:
             self._check(raw, request)
 
     def _event(self, at: float, event: str) -> None:
-        if event == "[DONE]":
+        if event.strip() == "[DONE]":
             self.done = True
             return
         self._document(at, decode(Object, event, MAX_BODY, f"the event {event[:80]!r}"))

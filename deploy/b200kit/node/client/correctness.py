@@ -95,7 +95,7 @@ async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
     answer = await endpoint.get("/v1/models", DEADLINES)
     try:
         if answer.status != 200:
-            return [f"/v1/models: {server_message(answer.status, answer.body())}"]
+            return [f"/v1/models: {server_message(answer.status, answer.body(), answer.head[1])}"]
         names = [entry["id"] for entry in answer.document()["data"]]
     except (HttpError, ValueError, KeyError, TypeError) as error:
         return [f"/v1/models: {answer.fault or error or type(error).__name__}"]

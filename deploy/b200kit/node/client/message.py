@@ -17,6 +17,8 @@ MAX_BODY = 64 << 20
 _MAX_HEAD = 64 << 10
 _LAST_CHUNK = re.compile(rb"\r\n0+\r\n(?:[!-9;-~]+:[^\r\n]*\r\n)*\r\n\Z")
 _MOST_TRAILERS = 1024
+# Heads before that of the answer, such as "103 Early Hints" (RFC 9110, 15.2); 101 is an answer.
+_INTERIM = re.compile(rb"(?:HTTP/1\.[0-9] 1(?!01)[0-9][0-9][^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n)*")
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
 _DIGITS = 19
 """Of a number that somebody means."""
@@ -39,10 +41,10 @@ Fields = dict[str, str]
 
 def parse_head(data: bytes) -> tuple[int, Fields, int]:
     """Status, fields and length of a response's head. Raises HttpError when it is not one."""
-    end = data.find(b"\r\n\r\n")
+    begin, end = _head_in(data)
     if end < 0:
         raise HttpError("the connection closed before an answer came")
-    first, *rest = data[:end].decode("latin-1").split("\r\n")
+    first, *rest = data[begin:end].decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     # More of what somebody else says is not repeated: it may be our own request, with a key.
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _is_number(words[1]):
@@ -50,6 +52,13 @@ def parse_head(data: bytes) -> tuple[int, Fields, int]:
     pairs = (line.partition(":") for line in rest)
     fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return int(words[1]), fields, end + 4
+
+
+def _head_in(data: bytes) -> tuple[int, int]:
+    """Where the answer's own head begins and ends; -1 where its end has not come."""
+    interim = _INTERIM.match(data)
+    begin = interim.end() if interim else 0
+    return begin, data.find(b"\r\n\r\n", begin)
 
 
 def _is_number(text: str) -> bool:
@@ -128,7 +137,7 @@ class Ending:
         """Look at one piece. Raises HttpError for what is no answer."""
         if self._body is None:
             self._head += data
-            if b"\r\n\r\n" not in self._head:
+            if _head_in(self._head)[1] < 0:
                 if len(self._head) > _MAX_HEAD:
                     raise HttpError(
                         f"no HTTP answer: {len(self._head)} bytes, and no end of a head"

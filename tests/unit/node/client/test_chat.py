@@ -196,6 +196,31 @@ def test_the_schedule_travels_with_the_request() -> None:
 
 
 @in_subtests(
+    ("status", "fields", "said"),
+    [
+        (301, {"location": "https://b/v1"}, ["HTTP 301 to https://b/v1", "not followed"]),
+        (307, {}, ["HTTP 307"]),
+        (200, {"content-type": "text/plain"}, ["HTTP 200 in text/plain: data: x"]),
+        (503, {"content-type": "text/plain"}, ["HTTP 503: data: x"]),
+    ],
+)
+def test_answer_of_another_form_or_place_names_it(
+    status: int, fields: dict[str, str], said: list[str]
+) -> None:
+    message = server_message(status, b"data: x", fields)
+    assert [part for part in said if part not in message] == []
+
+
+@in_subtests("done", ["data: [DONE]", "data:[DONE]", "data: [DONE] ", "data: [DONE]\r"])
+def test_end_of_a_stream_is_read_with_blanks_around_it(done: str) -> None:
+    choice = {"delta": {"content": "a"}, "finish_reason": "stop"}
+    event = json.dumps(
+        {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    )
+    assert recorded("text/event-stream", f"data: {event}\n\n{done}\n\n").error is None
+
+
+@in_subtests(
     ("body", "said"),
     [
         (b"", "HTTP 502"),
@@ -208,7 +233,7 @@ def test_the_schedule_travels_with_the_request() -> None:
     ],
 )
 def test_messages_of_any_shape(body: bytes, said: str) -> None:
-    assert server_message(502, body) == said
+    assert server_message(502, body, {}) == said
 
 
 def test_the_body_asks_for_what_a_measurement_needs() -> None:

@@ -25,6 +25,21 @@ def test_end_is_reached_with_the_last_byte_wherever_it_is_cut(cut: int) -> None:
     assert ending.reached
 
 
+EARLY = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@in_subtests("cut", range(1, len(CONTINUE + EARLY + TRAILED), 7))
+def test_heads_before_that_of_the_answer_are_passed_over(cut: int) -> None:
+    whole, ending = CONTINUE + EARLY + TRAILED, Ending()
+    ending.feed(whole[:cut])
+    assert not ending.reached
+    ending.feed(whole[cut:])
+    assert ending.reached
+    exchange = Exchange(0.0, [(1.0, whole[:cut]), (2.0, whole[cut:])])
+    assert (exchange.status, exchange.body()) == (200, b"hello")
+
+
 def test_marker_of_an_end_inside_a_chunk_is_none() -> None:
     ending = Ending()
     inside = b"x\r\n0\r\n\r\n"
