@@ -81,9 +81,10 @@ class ChatService:
         number = next(_numbers)
         fault = self.engine.knobs.fault_of(number, request.headers.get("x-standin-fault"))
         stream = body.get("stream") is True
+        for name in ("ignore_eos", "cache_salt"):
+            if fault == f"refuses-{name.replace('_', '-')}" and name in body:
+                raise Refused(400, "BadRequestError", f"Unknown parameter: {name}", name)
         if fault == "refuses-ignore-eos":
-            if "ignore_eos" in body:
-                raise Refused(400, "BadRequestError", "Unknown parameter: ignore_eos", "ignore_eos")
             wanted = max(1, wanted - 1)
         asked = body.get("top_logprobs") if body.get("logprobs") is True else 0
         top = asked if isinstance(asked, int) else 0

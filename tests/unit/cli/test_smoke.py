@@ -206,6 +206,12 @@ def test_the_key_is_used_and_never_told(
     assert "k-secret" not in caught.out + caught.err + json.dumps(found)
 
 
+def test_server_that_refuses_a_cache_salt_is_measured_without_one(tmp_path: Path) -> None:
+    status, found = smoke(tmp_path, knobs=fast("refuses-cache-salt"))
+    assert (status, found["smoke"]["load"]["sampling"]["ignore_eos"]) == (0, True)
+    assert found["smoke"]["load"]["cache_salt"] == ""
+
+
 def test_without_the_key_the_refusal_is_told(tmp_path: Path) -> None:
     status, found = smoke(tmp_path, key="k-secret")
     assert (status, found["smoke"]["reasons"]) == (1, ["/v1/models: HTTP 401: Unauthorized"])

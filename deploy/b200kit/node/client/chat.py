@@ -31,12 +31,16 @@ class Tally:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server: base URL without /v1, its API key (never printed), the certificates to accept."""
+    """A server: base URL without /v1, its API key (never printed), the certificates to accept.
+
+    refused: members of a request's body that it takes offence at, which are not sent.
+    """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
     trust: str | None = None
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    refused: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -137,7 +141,7 @@ async def chat(
     """Send one request; `scheduled` (perf_counter seconds) is when it should have gone out."""
     due = time.perf_counter() if scheduled is None else scheduled
     url = endpoint.url.rstrip("/") + request.path
-    body = request.body()
+    body = {k: v for k, v in request.body().items() if k not in endpoint.refused}
     endpoint.tally.sent += 1
     raw = await exchange("POST", url, endpoint.headers, body, deadlines, endpoint.trust)
     return Answer(request, due, raw)

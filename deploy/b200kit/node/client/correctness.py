@@ -57,19 +57,21 @@ async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -
     long_words = max(24, min(200, max_model_len // 8))
     short = ChatRequest(model, prompt(12, "correctness", 0), TOKENS, salt=salt)
     first = await chat(endpoint, short, DEADLINES)
-    ignores_eos = not _refuses_ignore_eos(first)
-    short = replace(short, ignore_eos=ignores_eos)
+    while refused := _refused_by(first) - endpoint.refused:
+        endpoint.refused.update(refused)
+        short = replace(short, ignore_eos="ignore_eos" not in endpoint.refused)
+        first = await chat(endpoint, short, DEADLINES)
     plain = replace(short, stream=False)
     long = replace(short, prompt=prompt(long_words, "correctness", 1))
-    rest = [short, plain, long][ignores_eos:]
-    answers = [first] * ignores_eos + [await chat(endpoint, each, DEADLINES) for each in rest]
+    answers = [first, *[await chat(endpoint, each, DEADLINES) for each in (plain, long)]]
     problems = [line for answer in answers for line in answer_problems(answer)]
     counts = [answer.record().prompt_tokens or 0 for answer in answers]
     if not problems and counts[0] != counts[1]:
         problems = [f"usage counts {counts[0]} prompt tokens streamed and {counts[1]} not"]
     scale = Scale() if problems else Scale.through((12, counts[0]), (long_words, counts[2]))
     same = answers[0].text == answers[1].text
-    return CorrectnessResult(tuple(problems), scale, same, await version(endpoint), ignores_eos)
+    engine = await version(endpoint)
+    return CorrectnessResult(tuple(problems), scale, same, engine, short.ignore_eos)
 
 
 async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> CorrectnessResult:
@@ -85,9 +87,10 @@ async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> Cor
     return replace(found, problems=tuple(reference.problems(said, serving.reference())))
 
 
-def _refuses_ignore_eos(answer: Answer) -> bool:
-    """Whether a server took offence at this member of the request's body."""
-    return answer.raw.code in (400, 422) and "ignore_eos" in (answer.record().error or "")
+def _refused_by(answer: Answer) -> set[str]:
+    """Members of the request's body beyond the API of OpenAI that a server takes offence at."""
+    error = (answer.record().error or "") if answer.raw.code in (400, 422) else ""
+    return {name for name in ("ignore_eos", "cache_salt") if name in error}
 
 
 async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
