@@ -17,7 +17,7 @@ from b200kit.run import console
 @click.command(
     "judge",
     cls=Command,
-    exit_codes={0: "fit", 1: "unfit", 2: "not measured, or the file cannot be read"},
+    exit_codes={0: "fit", 1: "unfit", 2: "not measured"},
 )
 @click.argument("state", metavar="[PATH]", required=False)
 @click.option(

@@ -26,6 +26,7 @@ from b200kit.node.state.view import StateView
 from b200kit.records.entries import Divergence, PrecisionKey, QualityComparison, digest
 from b200kit.records.store import QUALITY, Records
 from b200kit.run.node import Node
+from b200kit.run.places import NoSite
 from b200kit.store.database import StoreError
 
 KEPT = Records(QUALITY)
@@ -84,11 +85,11 @@ def _evidence(known: PrecisionKey) -> dict[str, Any]:
 def of_model(model: str, engine: str, lowered: Sequence[str]) -> QualityComparison | None:
     """The newest comparison of a model so served, whatever its revision; None where there is none.
 
-    Records that are damaged or cannot be read are left out.
+    Records that are damaged or cannot be read are left out; outside a site there are none.
     """
     wanted = model, engine, tuple(lowered)
     found: list[QualityComparison] = []
-    with suppress(StoreError):
+    with suppress(StoreError, NoSite):
         for name in KEPT.names():
             with suppress(StoreError):
                 known = KEPT.read(name).of(QualityComparison)

@@ -17,6 +17,7 @@ from b200kit.node.lib import documents
 # 512 bytes.
 _MOST_BYTES = 16 << 20
 _MOST_OBSERVED = 4 << 20
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ def read(path: str) -> ObservedNode:
     bundle`, or what `--json` of check or judge printed. Raises OSError and ValueError.
     """
     stem = Path(path).name.partition(".")[0]
-    if packed := _archived(path):
+    content = _content(path)
+    if packed := _archived(path, content):
         return ObservedNode(stem, *packed)
-    document = document_of(path)
+    document = _document(path, content)
     hosts = document.get("hosts") if isinstance(document, dict) else None
     if isinstance(hosts, Mapping):
         seen = {name: host for name, host in hosts.items() if _observed(host)}
@@ -49,14 +51,21 @@ def read(path: str) -> ObservedNode:
 
 def document_of(path: str) -> Any:
     """A JSON file, packed by gzip or not. Raises OSError and ValueError."""
+    return _document(path, _content(path))
+
+
+def _content(path: str) -> bytes:
+    """All of a file, or of a pipe; one byte more than is read: a longer one is refused as it is."""
+    with open(path, "rb") as stream:
+        return stream.read(documents.LARGE + 1)
+
+
+def _document(path: str, content: bytes) -> Any:
     try:
-        with open(path, "rb") as stream:
-            is_packed = stream.read(2) == b"\x1f\x8b"
-            stream.seek(0)
-            # One byte more than is read of a document: a longer one is refused as it is.
-            read = gzip.GzipFile(fileobj=stream).read if is_packed else stream.read
-            return documents.parse(read(documents.LARGE + 1), documents.LARGE)
-    except (documents.Malformed, EOFError, gzip.BadGzipFile) as error:
+        if content.startswith(_GZIP):
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(documents.LARGE + 1)
+        return documents.parse(content, documents.LARGE)
+    except (documents.Malformed, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -64,24 +73,22 @@ def _observed(document: object) -> bool:
     return isinstance(document, Mapping) and isinstance(document.get("state"), Mapping)
 
 
-def _archived(path: str) -> tuple[Any, Any] | None:
-    """State and expectation of an archive; None for a document. Raises OSError and ValueError."""
-    with open(path, "rb") as stream:
-        if stream.read(2) != b"\x1f\x8b":
+def _archived(path: str, content: bytes) -> tuple[Any, Any] | None:
+    """State and expectation of an archive; None for a document. Raises ValueError."""
+    if not content.startswith(_GZIP):
+        return None
+    try:
+        # Unpacked first: a tar header may itself be of any length.
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(_MOST_BYTES + 1)
+        if len(unpacked) > _MOST_BYTES:
+            raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
+        if unpacked.startswith(b"{"):
             return None
-        stream.seek(0)
-        try:
-            # Unpacked first: a tar header may itself be of any length.
-            unpacked = gzip.GzipFile(fileobj=stream).read(_MOST_BYTES + 1)
-            if len(unpacked) > _MOST_BYTES:
-                raise KeyError(f"it unpacks to more than {_MOST_BYTES} bytes")
-            if unpacked.startswith(b"{"):
-                return None
-            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
-                state, expectation = (_member(tar, name) for name in ("state", "expectation"))
-        except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:
-            said = error.args[0] if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} is no bundle: {said}") from None
+        with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
+            state, expectation = (_member(tar, name) for name in ("state", "expectation"))
+    except (tarfile.TarError, EOFError, zlib.error, OSError, KeyError, ValueError) as error:
+        said = error.args[0] if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} is no bundle: {said}") from None
     return state, expectation
 
 

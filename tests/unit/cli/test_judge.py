@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,14 @@ def test_topology_is_shown_of_a_fit_node_where_asked_for(
 def test_completed_fabric_without_success_is_unfit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([state_file("fabric-insufficient-resources")]) == 1
     assert_message(capsys.readouterr().out)
+
+
+def test_node_is_judged_out_of_a_pipe() -> None:
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb") as sent:
+        sent.write(gzip.compress(Path(state_file("healthy-hgx-b200")).read_bytes()))
+        sent.close()
+        assert main([f"/dev/fd/{reader}"]) == 0
 
 
 def test_file_is_judged_by_the_hardware_it_is(

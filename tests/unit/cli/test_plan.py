@@ -14,6 +14,7 @@ from b200kit import cli
 from b200kit.node.lib import cpulist
 from b200kit.node.state.view import SCHEMA
 from b200kit.report.files import write
+from b200kit.run import places
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
@@ -301,6 +302,16 @@ def test_all_that_is_not_understood_is_refused_with_one_line(
     status, out, err = run(capsys, *words)
     assert (status, out, err.count("\n")) == (64, "", 1)
     assert_message(err)
+
+
+def test_model_in_fewer_bits_is_planned_outside_any_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(places.SITE, raising=False)
+    status, out, err = run(capsys, "llama-3.3-70b-fp8")
+    assert (status, err) == (0, "")
+    assert "not validated here" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
