@@ -30,7 +30,6 @@ from b200kit.node.host.settings_table import Setting
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.placement.layout import Shape
 
-
 _GPU = re.compile(r"(?:gpu[\s_#-]*)?([0-9]{1,4})", re.IGNORECASE)
 """A GPU as people write it; findings have "GPU 5"."""
 

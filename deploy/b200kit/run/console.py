@@ -44,9 +44,9 @@ def open_closed() -> None:
     Stdout's refuses what is written to it, as its descriptor would; words on stderr go nowhere.
     """
     if sys.stdout is None:
-        sys.stdout = open("<stdout>", "w", encoding="utf-8", opener=_unwritable)
+        sys.stdout = open("<stdout>", "w", encoding="utf-8", opener=_unwritable)  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _unwritable(_: str, __: int) -> int:

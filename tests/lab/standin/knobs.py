@@ -14,9 +14,11 @@ Faults (also by the request header x-standin-fault): error-in-stream, merged (al
 chunk), burst (all chunks at the end), stall (nothing more after half), cut-off (connection closed
 after half), wrong-usage, no-usage, no-finish, no-done, no-output, abort (given up by the engine, as
 finish_reason alone says), 503, 500, not-http, hang (no answer at all), refuses-ignore-eos (400 for
-the key; answers end early, on their own), refuses-cache-salt; answers that are not those of its sisters: garbled (other
-tokens from the sixth on), drifted (the same at other log-probabilities), rounded (a little so),
-parrot (one word to everything), no-logprobs. SIGUSR2 hangs the whole engine as a deadlock does:
+the key; answers end early, on their own), refuses-cache-salt; answers that are not those of its
+sisters: garbled (other tokens from the sixth on), drifted (the same at other log-probabilities),
+rounded (a little so), parrot (one word to everything), no-logprobs.
+
+SIGUSR2 hangs the whole engine as a deadlock does:
 /health and /metrics go on answering, no token is made any more, for requests under way neither,
 until the process ends.
 """

@@ -329,8 +329,13 @@ def test_nested_text_config_is_the_model() -> None:
         {"layer_types": ["compressed"] * 80},
         {"quantization_config": {"quant_method": "aqlm"}},
         {"quantization_config": {"quant_method": "gptq", "bits": 3}},
-        {"quantization_config": {"quant_method": "gptq", "bits": 4,
-                                 "dynamic": {".*mlp.*": {"bits": 2}}}},
+        {
+            "quantization_config": {
+                "quant_method": "gptq",
+                "bits": 4,
+                "dynamic": {".*mlp.*": {"bits": 2}},
+            }
+        },
         {"kv_lora_rank": 512},
         {"full_attention_interval": 4},
         {"num_hidden_layers": 10**9},

@@ -48,18 +48,18 @@ class Keys(BaseModel):
         return self.model_copy(update=values)
 
 
-def phrase(expected: str, **constraints: Any) -> Any:
-    """What a value must be, in the words of refusals and of the reference page."""
-    return Field(json_schema_extra={"expected": expected}, **constraints)
+def phrase(expected: str, *, unsaid: bool = False, **constraints: Any) -> Any:
+    """What a value must be, in the words of refusals and of the reference page.
+
+    *unsaid*: a refusal does not repeat what was there instead, as it may be a secret.
+    """
+    extra: dict[str, Any] = {"expected": expected, **({"unsaid": True} if unsaid else {})}
+    return Field(json_schema_extra=extra, **constraints)
 
 
 def matching(pattern: str, expected: str, *, unsaid: bool = False) -> Any:
-    """A string that matches *pattern* as a whole; *expected* describes it.
-
-    *unsaid*: where it does not match it is not repeated, as it may be a secret.
-    """
-    extra = {"expected": expected, **({"unsaid": True} if unsaid else {})}
-    return Field(json_schema_extra=extra, pattern=f"^(?:{pattern})$")
+    """A string that matches *pattern* as a whole; *expected* describes it, *unsaid* as above."""
+    return phrase(expected, unsaid=unsaid, pattern=f"^(?:{pattern})$")
 
 
 def one_of(*choices: str) -> Any:

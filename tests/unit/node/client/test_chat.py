@@ -214,9 +214,7 @@ def test_answer_of_another_form_or_place_names_it(
 @in_subtests("done", ["data: [DONE]", "data:[DONE]", "data: [DONE] ", "data: [DONE]\r"])
 def test_end_of_a_stream_is_read_with_blanks_around_it(done: str) -> None:
     choice = {"delta": {"content": "a"}, "finish_reason": "stop"}
-    event = json.dumps(
-        {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
-    )
+    event = json.dumps({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
     assert recorded("text/event-stream", f"data: {event}\n\n{done}\n\n").error is None
 
 

@@ -19,7 +19,7 @@ UNKNOWN_NODE = -1
 NEEDED = {"cpus": "CPUs", "memory_kib": "memory"}
 EVEN = rule("alike", "the firmware leaves out a memory module that fails its test, without a word")
 _ALIKE = 0.04
-"""Share by which nodes may differ: one module of 16 is 6 %, what the kernel keeps under 2 %. Ours."""
+"""Share by which nodes may differ: a module of 16 is 6 %, what the kernel keeps below 3 %. Ours."""
 USABLE = rule("a NUMA node with CPUs and memory", "replicas are bound to the node of their GPUs")
 
 
