@@ -109,8 +109,13 @@ def compare_nics(expect: Expectation, state: StateView, page: View) -> Iterator[
         yield failed(summary, "not there", expected, Action.POWER_CYCLE, part=f"PCI {address}")
 
 
-def climbing(key: str, limit: str, what: str, read: Callable[[GpuView], int]) -> Compare:
-    """A comparison of a counter: any rise is noted, one above the limit fails."""
+def climbing(
+    key: str, limit: str, what: str, read: Callable[[GpuView], int], *, lasting: bool
+) -> Compare:
+    """A comparison of a counter: any rise is noted, one above the limit fails.
+
+    *lasting*: of the GPU's life, so that one that went back says nothing of what it counted.
+    """
 
     def compare(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
         most = expect.hardware(limit)
@@ -119,6 +124,8 @@ def climbing(key: str, limit: str, what: str, read: Callable[[GpuView], int]) ->
             if own.is_null(key):
                 return  # this hardware has no such counter
             now, then = read(gpu), own.number(key)
+            if lasting and now < then:
+                raise Unread(what, f"{then} when accepted, {now} now: its InfoROM is another")
             if now > then:
                 summary = f"{gpu.subject}: {what}: {then} when accepted, {now} now"
                 more = f"{now - then} more"
@@ -143,6 +150,7 @@ check("passport.remap")(
             "passport.remap_rise_max",
             "rows remapped for uncorrectable errors",
             passport_record.remapped_rows,
+            lasting=True,
         )
     )
 )
@@ -153,6 +161,7 @@ check("passport.recovery")(
             "passport.recovery_rise_max",
             "NVLink recoveries",
             passport_record.link_recoveries,
+            lasting=False,
         )
     )
 )
