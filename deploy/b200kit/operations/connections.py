@@ -70,6 +70,12 @@ def note_lists() -> None:
     inventories.extract_name_data = noted
 
 
+def of_lists(hosts: Iterable[Host]) -> Iterator[str]:
+    """A line for each fault of the lists of nodes that were read since `note_lists`."""
+    yield from said_twice()
+    yield from at_one_address(hosts)
+
+
 def said_twice() -> Iterator[str]:
     """A line for each node that is in a list twice, or of which two lists say different things."""
     of: dict[str, dict[str, Any]] = {}

@@ -11,6 +11,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def unlisted(inventory: Path) -> list[str]:
+    """A line for each group that is no list: of a pair pyinfra takes the first, a name, for one.
+
+    Its data is then no mapping, and pyinfra ends with a traceback when it reads any.
+    """
+    found: list[str] = []
+    try:
+        tree = ast.parse(inventory.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return found
+    for statement in _executed(tree):
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
+            name, first = ast.unparse(statement.targets[0]), [*statement.value.elts, None][0]
+            text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            if text and not name.startswith("_"):
+                why = f"{name} must be a list of nodes, in brackets"
+                found.append(f"{inventory}:{statement.lineno}: {why}")
+    return found
+
+
 def faults(inventory: Path) -> Iterator[str]:
     """A line for each such place, in the inventory and in its group data."""
     for path in (inventory, *sorted((inventory.parent / "group_data").glob("*.py"))):
@@ -19,7 +39,6 @@ def faults(inventory: Path) -> Iterator[str]:
         except (OSError, SyntaxError, ValueError):
             continue  # pyinfra says so itself, or it is no file
         found = [*_unset(tree), *_twice_in_mappings(tree)]
-        found += _of_letters(tree) if path == inventory else []
         yield from (f"{path}:{line}: {why}" for line, why in found)
 
 
@@ -33,16 +52,6 @@ def _unset(tree: ast.Module) -> Iterator[tuple[int, str]]:
         else:
             continue
         yield statement.lineno, f'"{said}" sets nothing; write {name} = ...'
-
-
-def _of_letters(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Groups that are no list: of a pair pyinfra takes the first, a name, for a list of names."""
-    for statement in _executed(tree):
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
-            name, first = ast.unparse(statement.targets[0]), [*statement.value.elts, None][0]
-            text = isinstance(first, ast.Constant) and isinstance(first.value, str)
-            if text and not name.startswith("_"):
-                yield statement.lineno, f"{name} must be a list of nodes, in brackets"
 
 
 def _executed(block: ast.AST) -> Iterator[ast.AST]:

@@ -82,6 +82,8 @@ def _once_initialised(state: State, then: Callable[[State], None]) -> None:
     initialise = state.init
 
     def init(inventory: Inventory, *args: Any, **kwargs: Any) -> None:
+        if unlisted := inventory_text.unlisted(Path(group_data.inventory())):
+            _refuse(unlisted)
         try:
             initialise(inventory, *args, **kwargs)
         except ConnectorDataTypeError:  # of which it names neither node nor file
@@ -114,8 +116,7 @@ def check_all(state: State) -> None:
                 faults += [(host, problem) for problem in found]
     of_data, faults = group_data.once(faults)
     inventory = group_data.inventory()
-    lines = (*connections.said_twice(), *connections.at_one_address(state.inventory))
-    of_lists = (f"{inventory}: {line}" for line in lines)
+    of_lists = (f"{inventory}: {line}" for line in connections.of_lists(state.inventory))
     of_text = inventory_text.faults(Path(inventory))
     problems = [*of_lists, *of_text, *of_data, *_lines(faults), *_of_groups(state)]
     if problems:

@@ -9,7 +9,13 @@ from pathlib import Path
 from pyinfra.api.host import Host
 
 from b200kit.inventory.keys.problem import Problem
-from b200kit.operations import inventory_process, named_files, preflight
+from b200kit.operations import (
+    connections,
+    inventory_process,
+    inventory_text,
+    named_files,
+    preflight,
+)
 from b200kit.run import host_keys
 
 
@@ -29,8 +35,14 @@ def of_inventory(path: Path) -> InventoryLook:
 
 def read(path: Path) -> InventoryLook:
     """The same, in a process that may import pyinfra's command line."""
+    if unlisted := inventory_text.unlisted(path):
+        raise inventory_process.InventoryRefused(unlisted)
+    connections.note_lists()
     hosts = inventory_process.hosts(path)
     lines = [f"{host.name}: {each.key}: {each.message}" for host in hosts for each in _of(host)]
+    lines = [*connections.of_lists(hosts), *inventory_text.faults(path), *lines]
+    if empty := connections.without_nodes(str(path), len(hosts)):
+        lines.append(empty)
     keyless = (host.name for host in hosts if not host.data.get("ssh_key"))
     return InventoryLook(
         tuple(host.name for host in hosts), tuple(keyless), tuple(dict.fromkeys(lines))
@@ -38,7 +50,7 @@ def read(path: Path) -> InventoryLook:
 
 
 def _of(host: Host) -> Iterator[Problem]:
-    wrong = list(host_keys.problems(host))
+    wrong = [*host_keys.problems(host), *connections.of_other_kinds(host)]
     yield from wrong
     if not wrong and (unknown := host_keys.missing(host)):
         yield Problem(host_keys.FILE, unknown)

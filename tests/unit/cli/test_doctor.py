@@ -16,6 +16,7 @@ from b200kit.operations.inventory_process import InventoryRefused
 from b200kit.operations.site_problems import InventoryLook
 from b200kit.store import database
 from tests.messages import assert_message
+from tests.subtests import in_subtests
 
 Capture = pytest.CaptureFixture[str]
 
@@ -133,6 +134,21 @@ MOUNTS = {
     "nfs4 srv:/x rw,vers=4.2,local_lock=none": "WRONG",
     "fuse.sshfs h:/x rw": "WRONG",
 }
+
+
+@in_subtests(
+    ("text", "said"),
+    [
+        ("", "no node is in it"),
+        ('nodes = ["n01", "n01"]', "n01 is given twice"),
+        ('nodes = ["n01", ("n02", {"ssh_hostname": "n01"})]', "have one address"),
+        ('nodes = [("n01", {"ssh_user": 0})]', "n01: ssh_user: must be a string"),
+    ],
+)
+def test_lists_are_read_as_a_run_reads_them(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "prod.py"
+    path.write_text(text)
+    assert [line for line in site_problems.of_inventory(path).problems if said in line]
 
 
 @pytest.mark.parametrize("mount", MOUNTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from b200kit.operations.inventory_text import faults
+from b200kit.operations.inventory_text import faults, unlisted
 from tests.subtests import in_subtests
 
 
@@ -19,10 +19,6 @@ from tests.subtests import in_subtests
         ('def named(rack: int) -> list[str]:\n    return ["n01", "n01"]', []),
         ("class Rack:\n    number: int\n", []),
         ("nodes = [", []),
-        ('nodes = ("n01", {"ssh_port": 22})', ["1: nodes must be a list of nodes, in brackets"]),
-        ('nodes = "n01", "n02"', ["1: nodes must be a list of nodes, in brackets"]),
-        ('_racks = "r1", "r2"', []),
-        ('nodes = ([("n01", {})], {"replicas": 4})', []),
     ],
 )
 def test_place_that_says_something_else_than_it_seems(
@@ -31,6 +27,23 @@ def test_place_that_says_something_else_than_it_seems(
     path = tmp_path / "prod.py"
     path.write_text(text)
     assert list(faults(path)) == [f"{path}:{line}" for line in said]
+
+
+@in_subtests(
+    ("text", "lines"),
+    [
+        ('nodes = ("n01", {"ssh_port": 22})', [1]),
+        ('rack = ["n01"]\nnodes = "n01", "n02"', [2]),
+        ('_racks = "r1", "r2"', []),
+        ('nodes = ([("n01", {})], {"replicas": 4})', []),
+        ("nodes = ()", []),
+        ("nodes = [", []),
+    ],
+)
+def test_group_that_is_no_list_is_named(tmp_path: Path, text: str, lines: list[int]) -> None:
+    path = tmp_path / "prod.py"
+    path.write_text(text)
+    assert [line.split(" ")[0] for line in unlisted(path)] == [f"{path}:{n}:" for n in lines]
 
 
 def test_group_data_is_read_too(tmp_path: Path) -> None:
