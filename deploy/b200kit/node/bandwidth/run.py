@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,9 +35,10 @@ class BandwidthRefused(Exception):
     """Why nothing can be measured now."""
 
 
-def find(tool: str) -> str | None:
-    """The program of a tool: from PATH, else from where it is known to be installed."""
-    places = (place for place in PLACES[tool] if os.access(place, os.X_OK))
+def find(tool: str, more: Iterable[str] = ()) -> str | None:
+    """The program of a tool: from PATH, else from where it is known to be installed, or *more*."""
+    known = (*PLACES.get(tool, ()), *more)
+    places = (place for place in known if os.access(place, os.X_OK))
     return shutil.which(tool) or next(places, None)
 
 

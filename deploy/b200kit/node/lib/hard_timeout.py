@@ -11,8 +11,12 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
 
 GRACE_S = 2.0
+ASKED_S = 10.0
+"""Seconds that a program has to end by itself once it is asked to."""
 
 
 def run(
@@ -38,6 +42,43 @@ def run(
             raise TimeoutError(f"{argv[0]} took more than {within_s:g} s") from None
         raise
     return subprocess.CompletedProcess(argv, child.returncode, out, err)
+
+
+def into(
+    argv: Sequence[str],
+    within_s: float,
+    out: BinaryIO,
+    err: BinaryIO,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Its exit status; what it prints goes into two files. Raises OSError as `run` does.
+
+    A program whose time is up is asked to end first, so that it may say why and free the hardware.
+    """
+    child = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        env=environment,
+        cwd=folder,
+        start_new_session=True,
+    )
+    try:
+        status = child.wait(timeout=within_s)
+    except BaseException as error:
+        if isinstance(error, subprocess.TimeoutExpired):
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(child.pid, signal.SIGTERM)
+                child.wait(timeout=ASKED_S)
+            _abandon(child)
+            raise TimeoutError(f"{argv[0]} took more than {within_s:g} s") from None
+        _abandon(child)
+        raise
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # what it left running would load the next test
+    return status
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:

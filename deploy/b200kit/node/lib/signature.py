@@ -1,4 +1,4 @@
-"""The node's signature under its proof: `ssh-keygen -Y`, with its SSH host key.
+"""The node's signature under what it vouches for: `ssh-keygen -Y`, with its SSH host key.
 
 That key is pinned wherever somebody connects to the node, so that nobody has to be given another.
 """
@@ -11,12 +11,14 @@ from pathlib import Path
 from b200kit.node.lib.readings import COMMAND_TIMEOUT_S
 
 NAMESPACE = "b200kit-proof"
+ACCEPTANCE = "b200kit-acceptance"
+"""What a signature is under: one under a proof is none under an acceptance run."""
 KEY = Path("/etc/ssh/ssh_host_ed25519_key")
 
 
-def sign(content: bytes, key: Path = KEY) -> bytes:
+def sign(content: bytes, key: Path = KEY, namespace: str | None = None) -> bytes:
     """An armoured signature under *content*. Raises OSError: not signed."""
-    argv = ["ssh-keygen", "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)]
+    argv = ["ssh-keygen", "-Y", "sign", "-q", "-n", namespace or NAMESPACE, "-f", str(key)]
     try:
         done = subprocess.run(
             argv, input=content, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False

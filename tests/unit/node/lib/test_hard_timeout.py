@@ -72,3 +72,32 @@ def test_one_that_nothing_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch, b
         hard_timeout.run(["sh", "-c", f"echo $$ > {begun}; exec sleep 600"], 0.5)
     assert time.monotonic() - began < 300
     os.kill(int(begun.read_text()), signal.SIGKILL)
+
+
+def test_output_goes_into_files_and_what_was_left_running_is_ended(tmp_path: Path) -> None:
+    kept, out, err = (tmp_path / name for name in ("pid", "out", "err"))
+    script = f"sleep 600 & echo $! > {kept}; pwd; echo err >&2; exit 3"
+    with out.open("wb") as to, err.open("wb") as errors:
+        status = hard_timeout.into(["sh", "-c", script], 300, to, errors, folder=tmp_path)
+    assert (status, out.read_text(), err.read_text()) == (3, f"{tmp_path}\n", "err\n")
+    until(lambda: _state(kept.read_text().strip()) in ("", "Z"))
+
+
+@pytest.mark.parametrize("trap", ["trap 'echo asked; exit 1' TERM", "trap '' TERM"])
+def test_program_whose_time_is_up_is_asked_and_then_killed(
+    trap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hard_timeout, "ASKED_S", 0.5)
+    kept, out = tmp_path / "pid", tmp_path / "out"
+    wait = subprocess.Popen.wait
+
+    def once_begun(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        until(lambda: kept.exists() and kept.read_text().endswith("\n"))
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", once_begun)
+    script = f"{trap}; sleep 600 & echo $! > {kept}; wait; wait"
+    with out.open("wb") as to, raises_message(TimeoutError):
+        hard_timeout.into(["sh", "-c", script], 0.1, to, to)
+    assert out.read_text() == ("asked\n" if "asked" in trap else "")
+    until(lambda: _state(kept.read_text().strip()) in ("", "Z"))

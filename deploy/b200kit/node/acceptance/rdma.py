@@ -1,0 +1,267 @@
+"""Traffic between two nodes by perftest: this node's end of it.
+
+    node.pyz acceptance-pair serve|ask|end <<< '{"flows": [{"port": 18515, "hca": "mlx5_0", ...}]}'
+
+`serve` starts a server for each flow and returns once it listens, which the kernel says: a probe of
+its port would spend the one connection that it takes. A server ends by itself when its time is up,
+whoever started it, and takes its rule of our firewall with it. `ask` runs the clients of a wave
+side by side, each near its adapter, and prints what they measured. `end` says how the servers
+ended. Each prints `{"results": [...]}`, one object a flow. What perftest prints is judged here only
+for whether it is whole.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.facts.nft_rules import TABLE
+from b200kit.node.lib import documents, hard_timeout
+from b200kit.node.lib.readings import absent, attempt, command, is_digits, is_unmeasured, text
+from b200kit.node.state.acceptance import Outcome
+
+FOLDER = Path("/run/b200kit/acceptance-pair")
+BRINGS = "apt-get install perftest"
+MESSAGE_BYTES, QUEUES = 65_536, 16
+LATENCY_BYTES, LATENCY_TIMES = 8, 10_000
+MARGIN_S = 2
+"""Seconds at either end of a transfer that do not count (perftest's own): adapters wake up."""
+START_S, GRACE_S = 10.0, 20.0
+_LISTEN = "0A"
+# Runs in a session of its own, in the flow's folder: $1 seconds, $2 handle of a rule or nothing.
+_SERVER = f"""limit=$1; handle=$2; shift 2
+timeout -k 5 "$limit" "$@" >out 2>&1 & echo $! >pid
+wait $!; echo $? >exit.new; mv exit.new exit
+test -z "$handle" || nft delete rule inet {TABLE} input handle "$handle"
+"""
+_HANDLE = re.compile(r"# handle ([0-9]+)")
+_RESULTS = re.compile(r'"?results"?: \{\n(.*?)\n\}', re.DOTALL)
+# Debian's 4.5 writes the keys without quotes, later ones with them.
+_FIGURE = re.compile(r'^\s*"?([A-Za-z_0-9.]+)"?: ([0-9.]+),?$', re.MULTILINE)
+_PRIORITY = re.compile(r"^\s*([rt]x_prio[0-7]_bytes): ([0-9]+)$", re.MULTILINE)
+_HARDWARE = re.compile(r"Completion with error|Failed status [0-9]+|transport retry")
+_MEMORY = re.compile(r"Couldn't create CQ|Couldn't allocate MR")
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """How one end of a flow ended: figures by perftest's own names, bytes by priority."""
+
+    outcome: Outcome
+    why: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    before: Mapping[str, int] | None = None
+    after: Mapping[str, int] | None = None
+    said: str = ""
+
+
+def main(args: list[str]) -> int:
+    """The command; exit status 2 for another word."""
+    acts: dict[str, Callable[[Mapping[str, Any]], FlowResult]] = {
+        "serve": serve,
+        "ask": ask,
+        "end": end,
+    }
+    if len(args) != 1 or args[0] not in acts:
+        print("usage: node.pyz acceptance-pair serve|ask|end, a request on stdin")
+        return 2
+    flows: Sequence[Mapping[str, Any]] = documents.request()["flows"]
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
+    with ThreadPoolExecutor(len(flows) or 1) as pool:
+        results = list(pool.map(acts[args[0]], flows))
+    print(json.dumps({"results": [asdict(result) for result in results]}))
+    return 0
+
+
+def words(flow: Mapping[str, Any]) -> list[str]:
+    """The command line of either end: adapter and GID are named at both, or each takes another."""
+    latency = flow["test"] == "lat"
+    found = [f"ib_write_{'lat' if latency else 'bw'}", "-F", "-d", flow["hca"]]
+    found += ["-i", str(flow["hca_port"]), "-p", str(flow["port"])]
+    if flow.get("gid") is not None:
+        found += ["-x", str(flow["gid"])]
+    if flow.get("tclass") is not None:
+        found += [f"--tclass={flow['tclass']}"]
+    if latency:
+        return [*found, "-s", str(LATENCY_BYTES), "-n", str(LATENCY_TIMES)]
+    length = ["-D", str(flow["seconds"] + 2 * MARGIN_S), "-f", str(MARGIN_S)]
+    return [
+        *found,
+        "-s",
+        str(MESSAGE_BYTES),
+        "-q",
+        str(flow.get("queues", QUEUES)),
+        *length,
+        "--report_gbits",
+    ]
+
+
+def limit_s(flow: Mapping[str, Any]) -> float:
+    """Seconds after which an end of a flow hangs."""
+    return float(flow["seconds"]) + 2 * MARGIN_S + GRACE_S
+
+
+def serve(flow: Mapping[str, Any]) -> FlowResult:
+    """Start a server; "done" once it listens."""
+    argv = words(flow)
+    if shutil.which(argv[0]) is None:
+        return FlowResult("missing", f"{argv[0]} is not installed ({BRINGS})")
+    _stop(flow)
+    folder = _folder(flow)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    before = priorities(flow)
+    try:
+        handle = _opened(flow)
+    except OSError as error:
+        return FlowResult("machinery", f"the firewall was not opened: {error}")
+    # The client may come as late as its own start takes.
+    limit = str(limit_s(flow) + START_S)
+    subprocess.run(
+        ["setsid", "--fork", "sh", "-c", _SERVER, "sh", limit, handle, *_near(flow), *argv],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    until = time.monotonic() + START_S
+    while not listens(flow["port"]):
+        if (folder / "exit").exists() or time.monotonic() > until:
+            _stop(flow)
+            return FlowResult("machinery", f"no server: {_said(folder)}", said=_said(folder))
+        time.sleep(0.02)
+    return FlowResult("done", before=before)
+
+
+def listens(port: int, proc: Path = Path("/proc/net")) -> bool:
+    """Whether somebody listens on a TCP port, as the kernel lists it."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in _lines(proc / name)]
+    return any(each[1].endswith(f":{port:04X}") and each[3] == _LISTEN for each in lines)
+
+
+def _lines(path: Path) -> list[str]:
+    return (absent(path) or "").splitlines()[1:]
+
+
+def ask(flow: Mapping[str, Any]) -> FlowResult:
+    """Run a client to its end, and read what it measured."""
+    argv = words(flow)
+    if shutil.which(argv[0]) is None:
+        return FlowResult("missing", f"{argv[0]} is not installed ({BRINGS})")
+    with tempfile.TemporaryDirectory(prefix="b200kit-pair-") as folder:
+        report = Path(folder, "report")
+        full = [*_near(flow), *argv, flow["server"], "--out_json", f"--out_json_file={report}"]
+        before = priorities(flow)
+        try:
+            done = hard_timeout.run(full, limit_s(flow))
+        except TimeoutError as error:
+            return FlowResult("hung", str(error))
+        except OSError as error:
+            return FlowResult("machinery", str(error))
+        after = priorities(flow)
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")[-4096:]
+        outcome, why, figures = judged(done.returncode, said, absent(report))
+    return FlowResult(outcome, why, figures, before, after, said)
+
+
+def judged(status: int, said: str, report: str | None) -> tuple[Outcome, str, Mapping[str, float]]:
+    """How a client ended, by its exit status, its output and its report.
+
+    An error of the transport is the network's; whatever else ends it says nothing of that.
+    """
+    if status and (found := _HARDWARE.search(said)):
+        return "failed", f"perftest: {found[0]}", {}
+    if status:
+        last = next(iter(reversed(said.strip().splitlines())), "it said nothing")
+        memory = "; is the limit of locked memory too small?" if _MEMORY.search(said) else ""
+        return "machinery", f"perftest exited {status}: {last.strip()}{memory}", {}
+    found = _RESULTS.search(report or "")
+    figures = {name: float(value) for name, value in _FIGURE.findall(found[1] if found else "")}
+    if not figures.keys() & {"BW_average", "t_typical"}:
+        return "machinery", "perftest exited 0, and its report is not whole", {}
+    return "done", "", figures
+
+
+def end(flow: Mapping[str, Any]) -> FlowResult:
+    """How a server ended; one that has not is stopped."""
+    folder = _folder(flow)
+    until = time.monotonic() + 2
+    while not (folder / "exit").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    _stop(flow)
+    after, said = priorities(flow), _said(folder)
+    status = absent(folder / "exit")
+    if status == "0":
+        return FlowResult("done", after=after, said=said)
+    return FlowResult("machinery", f"the server exited {status}: {said}", after=after, said=said)
+
+
+def _folder(flow: Mapping[str, Any]) -> Path:
+    return FOLDER / str(int(flow["port"]))
+
+
+def _said(folder: Path) -> str:
+    lines = (attempt(lambda: text(folder / "out")) or "") if (folder / "out").exists() else ""
+    return lines[-400:].strip().rpartition("\n")[2] if isinstance(lines, str) else ""
+
+
+def _stop(flow: Mapping[str, Any]) -> None:
+    """End a server's program; its shell then says how it ended, and takes the rule away."""
+    folder = _folder(flow)
+    pid = absent(folder / "pid")
+    if pid is None or not is_digits(pid) or (folder / "exit").exists():
+        return
+    with suppress(ProcessLookupError):
+        os.kill(int(pid), signal.SIGTERM)
+    until = time.monotonic() + 8  # timeout's own -k
+    while not (folder / "exit").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _near(flow: Mapping[str, Any]) -> list[str]:
+    """Words that keep a program to the CPUs near an adapter, where it has some."""
+    device = Path("/sys/class/infiniband", flow["hca"], "device/local_cpulist")
+    cpus = attempt(lambda: absent(device))
+    return ["taskset", "-c", cpus] if isinstance(cpus, str) and cpus else []
+
+
+def _opened(flow: Mapping[str, Any]) -> str:
+    """Let the peer through our firewall: the rule's handle; "" where there is no such table."""
+    try:
+        command(["nft", "list", "table", "inet", TABLE])
+    except OSError:
+        return ""
+    peer = ipaddress.ip_address(flow["peer"])
+    source = ["ip" if peer.version == 4 else "ip6", "saddr", str(peer)]
+    rule = [*source, "tcp", "dport", str(flow["port"]), "accept"]
+    said = command(["nft", "-e", "-a", "insert", "rule", "inet", TABLE, "input", *rule])
+    found = _HANDLE.search(said)
+    if found is None:
+        raise OSError("nft did not say the rule's handle")
+    return found[1]
+
+
+def priorities(flow: Mapping[str, Any]) -> dict[str, int] | None:
+    """Bytes by priority as the adapter counts them; None where it does not."""
+    if not flow.get("interface"):
+        return None
+    said = attempt(lambda: command(["ethtool", "-S", flow["interface"]]))
+    if is_unmeasured(said):
+        return None
+    return {name: int(value) for name, value in _PRIORITY.findall(said)} or None
