@@ -18,6 +18,7 @@ from b200kit.inventory.keys import (
     gateway,
     monitoring,
     proof,
+    rails,
     reprovision,
     weights,
 )
@@ -62,6 +63,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if spec.monitoring:
         taken = [*_taken(spec), *([spec.proof.asked_at] if spec.proof.asked_at else [])]
         yield from monitoring.problems(spec.monitoring, taken, spec.firewall, spec.gateway_bind)
+    yield from rails.problems(spec.rails)
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
     if spec.events:

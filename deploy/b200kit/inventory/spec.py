@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.engines import kv_cache
+from b200kit.inventory.keys.acceptance import AcceptanceFloor
 from b200kit.inventory.keys.events import Events
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
@@ -29,6 +30,7 @@ from b200kit.inventory.keys.parts import (
     Watchdog,
 )
 from b200kit.inventory.keys.proof import Proof
+from b200kit.inventory.keys.rails import Rail
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.rollout import RolloutKeys
 from b200kit.inventory.keys.source import Source
@@ -50,6 +52,7 @@ from b200kit.inventory.keys.types import (
     one_of,
 )
 from b200kit.inventory.keys.weights import Weights
+from b200kit.node.state.acceptance import Level
 from b200kit.node.state.warmup_features import FEATURES
 
 _PackageVersion = Annotated[
@@ -163,6 +166,12 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """how much of reports/ and evidence/ stays on the controller"""
     tune: Tune = Tune()
     """what deploy/tune.py tries"""
+    accept_level: Level = "standard"
+    """how much deploy/burnin.py runs: about 5 minutes, half an hour, hours, or days"""
+    acceptance_floors: Table[AcceptanceFloor] = ()
+    """limits of the site's own by metric, in place of the hardware's (docs/accept.md)"""
+    acceptance_baseline: bool = False
+    """run without limits, to make them of what is measured"""
     system_prompts: Listed[Text] = ()
     """files with the texts that requests begin with; they stay in the cache"""
     features_off: Unique[Annotated[str, one_of(*FEATURES)]] = ()
@@ -209,6 +218,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """where a person finds the node's console"""
     time_servers: Unique[HostName] = ()
     """time servers; those of the distribution when empty"""
+    rails: Listed[Rail] = ()
+    """ports of the network between nodes, for `b200 accept` of several nodes (docs/network.md)"""
     storage: Storage | None = None
     """a file system of its own for models; None: they lie in /srv/models, wherever that is"""
     weights: Weights = Weights()

@@ -1,0 +1,308 @@
+"""The network between nodes measured: facts, waves of transfers, blame, a sealed folder.
+
+Driven from here, one command a node and phase of a wave: servers are started on all nodes, then all
+clients run, then the servers are asked how they ended. Every line is on the disk before the next
+wave; whoever was killed goes on with the newest run that is not sealed and is of the same ports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from b200kit.acceptance.network.pairs import Flow, packed
+from b200kit.acceptance.network.results import (
+    FlowLine,
+    NetworkPlan,
+    PlannedNode,
+    Results,
+    verdict,
+    wanted,
+)
+from b200kit.node.acceptance import folder as folders
+from b200kit.node.acceptance.rdma import FlowResult, limit_s
+from b200kit.node.lib import documents, durable_files, timestamp
+from b200kit.node.lib.documents import LARGE, Object
+from b200kit.node.lib.signature import ACCEPTANCE
+from b200kit.node.state.verdict import Verdict
+from b200kit.run import signed_proof
+from b200kit.run.node import Node
+from b200kit.run.places import home, safe_name
+from b200kit.run.remote import RemoteError
+
+Say = Callable[[str], object]
+Ask = Callable[[str, str, float], str]
+"""A node's program: its words, a request on stdin, seconds; raises RemoteError."""
+SECONDS = 10.0
+SIGNATURES = "signatures"
+_FACTS_S, _START_S = 120.0, 60.0
+
+
+@dataclass(frozen=True)
+class NetworkNode:
+    """A node as it is measured: its part of the plan, and how its program is run."""
+
+    name: str
+    planned: PlannedNode
+    ask: Ask
+
+
+@dataclass(frozen=True)
+class NetworkResult:
+    """What a measurement came to, and where its folder is."""
+
+    path: Path
+    verdict: Verdict
+
+
+def measure(nodes: Sequence[Node], say: Say, seconds: float = SECONDS) -> NetworkResult:
+    """Measure the network between connected nodes with `rails`.
+
+    Raises RemoteError for a node that cannot be asked, and OSError, ValueError for the folder.
+    """
+    return Measurement([_of(node) for node in nodes], home() / "acceptance", say, seconds).run()
+
+
+def _of(node: Node) -> NetworkNode:
+    remote = node.connected()
+    given = remote.host.data.get("ssh_hostname")
+    rails = tuple(rail.model_dump() for rail in node.spec.rails)
+    planned = PlannedNode(node.spec.fleet_address or given or node.name, rails)
+    return NetworkNode(
+        node.name,
+        planned,
+        lambda words, stdin, limit: remote.program(words, stdin, int(limit), LARGE),
+    )
+
+
+class Measurement:
+    """One run, begun or gone on with."""
+
+    def __init__(
+        self, nodes: Sequence[NetworkNode], root: Path, say: Say, seconds: float = SECONDS
+    ) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.say = say
+        self.path, plan = self._unfinished(root) or self._begun(root, seconds)
+        self.results = Results(plan)
+        folders.mend(self.path)
+        for line in lines_of(self.path):
+            self.results.take(line)
+        self.gids: dict[tuple[str, int], Object] = {}
+
+    def _unfinished(self, root: Path) -> tuple[Path, NetworkPlan] | None:
+        asked = {name: node.planned for name, node in self.nodes.items()}
+        for file in sorted(root.glob(f"network-*/{folders.PLAN}"), reverse=True):
+            plan = documents.load(NetworkPlan, file)
+            if dict(plan.nodes) == asked and not (file.parent / folders.SUMS).exists():
+                self.say(f"going on with {file.parent}")
+                return file.parent, plan
+        return None
+
+    def _begun(self, root: Path, seconds: float) -> tuple[Path, NetworkPlan]:
+        now = timestamp.now()
+        run = f"network-{''.join(c for c in now if c.isalnum())}-{os.urandom(2).hex()}"
+        planned = {name: node.planned for name, node in self.nodes.items()}
+        plan = NetworkPlan(run, now, seconds, planned)
+        durable_files.replace(root / run / folders.PLAN, documents.to_bytes(plan))
+        return root / run, plan
+
+    def run(self) -> NetworkResult:
+        """Everything that is not yet done, the seal last."""
+        before = self.facts("before")
+        for name, facts in before.items():
+            for port in facts["ports"]:
+                self.gids[name, port["rail"]] = port
+        waves = self.results.plan.waves()
+        for number, wave in enumerate(waves, 1):
+            if left := self.results.missing(wave):
+                self.say(f"wave {number} of {len(waves)}: {len(left)} transfers")
+                self.measure(left)
+        while flows := wanted(self.results):
+            self.say(f"looking for who is to blame: {len(flows)} transfers")
+            for wave in packed(flows):
+                self.measure(wave)
+        after = self.facts("after")
+        found = verdict(self.results, {name: (before[name], after[name]) for name in self.nodes})
+        self.seal(found)
+        return NetworkResult(self.path, found)
+
+    def facts(self, when: str) -> dict[str, Object]:
+        """What each node reads of its ports; kept, so that a run that goes on has the first."""
+
+        def read(node: NetworkNode) -> Object:
+            file = self.path / "facts" / f"{safe_name(node.name)}.{when}.json"
+            if not file.exists():
+                request = json.dumps({"ports": list(node.planned.rails)})
+                said = node.ask("acceptance-network", request, _FACTS_S)
+                found = documents.decode(Object, said, LARGE, f"{node.name}'s facts")
+                durable_files.replace(file, documents.to_bytes(found))
+            return documents.load(Object, file)
+
+        return dict(zip(self.nodes, _together(read, self.nodes.values()), strict=True))
+
+    def measure(self, wave: Sequence[Flow]) -> None:
+        """Make the transfers of a wave: bandwidth, then latency; machinery once more."""
+        began = timestamp.now()
+        found = self._both(wave)
+        if again := [flow for flow, line in found.items() if line[0].outcome == "machinery"]:
+            found |= self._both(again)
+        for flow, (bandwidth, latency) in found.items():
+            folders.append(self.path, self._line(flow, bandwidth, latency, began))
+            self.results.take(self._line(flow, bandwidth, latency, began))
+
+    def _both(self, wave: Sequence[Flow]) -> dict[Flow, tuple[FlowResult, FlowResult]]:
+        bandwidth, latency = self._transfer(wave, "bw"), self._transfer(wave, "lat")
+        return {flow: (bandwidth[flow], latency[flow]) for flow in wave}
+
+    def _transfer(self, wave: Sequence[Flow], test: str) -> dict[Flow, FlowResult]:
+        """How each flow of a wave ended; one without a server is asked nothing."""
+        limit = limit_s({"seconds": self.results.plan.seconds}) + _START_S
+        served = dict(self._phase("serve", wave, test, "server", limit))
+        ready = [flow for flow in wave if served[flow].outcome == "done"]
+        asked = dict(self._phase("ask", ready, test, "client", limit))
+        ended = dict(self._phase("end", ready, test, "server", limit))
+        found = {flow: asked.get(flow, served[flow]) for flow in wave}
+        for flow in ready:
+            counted = {"before": served[flow].before, "after": ended[flow].after}
+            found[flow] = FlowResult(**{**vars(found[flow]), **counted})
+        return found
+
+    def _phase(
+        self, word: str, flows: Sequence[Flow], test: str, end: str, limit: float
+    ) -> Iterator[tuple[Flow, FlowResult]]:
+        by_node: dict[str, list[Flow]] = defaultdict(list)
+        for flow in flows:
+            by_node[getattr(flow, end)].append(flow)
+
+        def ask(name: str) -> list[FlowResult]:
+            request = {"flows": [self._request(flow, end, test) for flow in by_node[name]]}
+            try:
+                said = self.nodes[name].ask(f"acceptance-pair {word}", json.dumps(request), limit)
+                results = documents.decode(Object, said, LARGE, f"{name}'s transfers")["results"]
+                return [documents.structure(FlowResult, each) for each in results]
+            except (RemoteError, LookupError, ValueError) as error:
+                return [FlowResult("machinery", f"{name}: {error}")] * len(by_node[name])
+
+        for name, results in zip(by_node, _together(ask, by_node), strict=True):
+            yield from zip(by_node[name], results, strict=True)
+
+    def _request(self, flow: Flow, end: str, test: str) -> dict[str, Any]:
+        plan = self.results.plan
+        own = getattr(flow, end)
+        rail, facts = plan.rail(own, flow.rail), self.gids.get((own, flow.rail), {})
+        gid, interface = facts.get("gid"), facts.get("interface")
+        return {
+            "test": test,
+            "seconds": plan.seconds,
+            "port": flow.port,
+            "hca": rail.hca,
+            "hca_port": rail.hca_port,
+            "gid": gid.get("index") if isinstance(gid, dict) else None,
+            "interface": interface if isinstance(interface, str) else None,
+            "tclass": rail.tclass,
+            "server": plan.nodes[flow.server].address,
+            "peer": plan.nodes[flow.client].address,
+        }
+
+    def _line(self, flow: Flow, bandwidth: FlowResult, latency: FlowResult, began: str) -> FlowLine:
+        worst = bandwidth if bandwidth.outcome != "done" else latency
+        priority = self.results.plan.rail(flow.server, flow.rail).priority
+        return FlowLine(
+            **asdict(flow),
+            outcome=worst.outcome,
+            why=worst.why,
+            gbit=bandwidth.figures.get("BW_average"),
+            latency_us=latency.figures.get("t_typical"),
+            marked=_share(bandwidth, priority),
+            began_at=began,
+        )
+
+    def seal(self, found: Verdict) -> None:
+        """Verdict and sums, signed by every node. Raises RemoteError where one does not sign."""
+        durable_files.replace(self.path / folders.VERDICT, documents.to_bytes(found))
+        content = folders.sums(self.path)
+
+        def sign(node: NetworkNode) -> None:
+            signed = node.ask("acceptance sign", content.decode(), _FACTS_S)
+            file = self.path / SIGNATURES / f"{safe_name(node.name)}.sig"
+            durable_files.replace(file, f"{signed.rstrip()}\n")
+
+        _together(sign, self.nodes.values())
+        durable_files.replace(self.path / folders.SUMS, content)
+
+
+def _share(result: FlowResult, priority: int | None) -> float | None:
+    """Share of the bytes that came in on a priority; None where that is not known."""
+    if priority is None or not result.before or not result.after:
+        return None
+    grown = {
+        name: result.after[name] - count
+        for name, count in result.before.items()
+        if name.startswith("rx_prio") and name in result.after
+    }
+    total = sum(grown.values())
+    if total <= 0 or min(grown.values()) < 0:
+        return None
+    return grown.get(f"rx_prio{priority}_bytes", 0) / total
+
+
+def _together(act: Callable[[Any], Any], those: Iterable[Any]) -> list[Any]:
+    """The same of several, side by side. pyinfra's gevent makes threads greenlets."""
+    listed = list(those)
+    with ThreadPoolExecutor(len(listed) or 1) as pool:
+        return list(pool.map(act, listed))
+
+
+def lines_of(path: Path) -> list[FlowLine]:
+    """The lines of a run. Raises Malformed with the file and the line."""
+    file = path / folders.LINES
+    raw = file.read_bytes().splitlines() if file.exists() else []
+    return [
+        documents.decode(FlowLine, line, source=f"{file}: line {number}")
+        for number, line in enumerate(raw, 1)
+    ]
+
+
+def verified(path: Path, allowed: Callable[[str], str]) -> NetworkResult:
+    """A sealed run, every byte of it: *allowed* has a node's lines of allowed signers.
+
+    Raises OSError, and ValueError, which names the file that is not as it was sealed.
+    """
+    content = (path / folders.SUMS).read_bytes()
+    sums: Mapping[str, str] = {
+        name: digest
+        for digest, _, name in (line.partition("  ") for line in content.decode().splitlines())
+    }
+    plan = documents.load(NetworkPlan, path / folders.PLAN)
+    signatures = {f"{SIGNATURES}/{safe_name(node)}.sig": node for node in plan.nodes}
+    there = set(folders.members(path))
+    if wrong := sorted(there ^ (sums.keys() | signatures)):
+        raise ValueError(f"{wrong[0]}: {'not sealed' if wrong[0] in there else 'it is missing'}")
+    for name, digest in sums.items():
+        if folders.sha256(path / name) != digest:
+            raise ValueError(f"{name}: its content is not what was sealed")
+    for name, node in signatures.items():
+        signed = (path / name).read_bytes()
+        if not signed_proof.signer(content, signed, node, allowed(node), ACCEPTANCE):
+            raise ValueError(f"{name}: {node} did not sign {folders.SUMS} with its pinned key")
+    results = Results(plan)
+    for line in lines_of(path):
+        results.take(line)
+    read = {
+        node: tuple(
+            documents.load(Object, path / "facts" / f"{safe_name(node)}.{when}.json")
+            for when in ("before", "after")
+        )
+        for node in plan.nodes
+    }
+    found = verdict(results, {node: (each[0], each[1]) for node, each in read.items()})
+    if documents.load(Verdict, path / folders.VERDICT) != found:
+        raise ValueError(f"{folders.VERDICT}: plan, facts and lines come to another verdict")
+    return NetworkResult(path, found)
