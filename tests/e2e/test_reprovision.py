@@ -39,7 +39,7 @@ LEVELS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
 # way out and back under streams, is the same on the stand-in.
 STAND_IN = "stand-in"
 ENGINE = os.environ.get("B200_E2E_ENGINE", STAND_IN)
-DATA = {
+DATA: dict[str, Any] = {
     "fleet": {"port": FLEET_PORT},
     "gateway_bind": "0.0.0.0",
     "gateway": {"tls": "off"},

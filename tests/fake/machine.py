@@ -27,7 +27,7 @@ from b200kit.node.lib import documents, lock, managed_files, timestamp
 from b200kit.node.packages.transaction import Transaction
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
-from tests.fake import out_of_service, proofs, settings
+from tests.fake import acceptance, out_of_service, proofs, settings
 from tests.unit import smoke_results, states
 
 State = dict[str, Any]
@@ -110,6 +110,8 @@ class Machine:
         # A command in which this pattern is found waits until as many machines have come there.
         self.meets_at = ""
         self.meets = 2
+        # How an acceptance run goes on it, and how far it is (tests/fake/acceptance.py).
+        self.acceptance: State = {}
 
     @classmethod
     def load(cls, folder: Path) -> Machine:
@@ -325,6 +327,7 @@ class Machine:
             "standing": lambda arguments, stdin: json.dumps({"replicas": []}),
             "drain": lambda arguments, stdin: out_of_service.drain(self, arguments),
             "removal": lambda arguments, stdin: out_of_service.removal(self, arguments, stdin),
+            "acceptance": lambda arguments, stdin: acceptance.answer(self, arguments, stdin),
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }
         return True, acts[name](arguments, stdin)

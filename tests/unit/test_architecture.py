@@ -28,7 +28,7 @@ LEVELS = (
     ("engines", "node/facts", "sizing"),
     ("node/bandwidth", "node/host", "node/packages", "node/serving"),
     ("catalog", "node/checks", "node/latency", "node/status"),
-    ("inventory", "node/fabric", "node/renewal"),
+    ("inventory", "node/acceptance", "node/fabric", "node/renewal"),
     ("node", "run"),
     ("converge", "node/agent", "node/maintenance", "store"),
     ("serving", "stages/support"),
@@ -36,13 +36,14 @@ LEVELS = (
     ("quality",),
     ("report", "site", "stages"),
     ("operations",),
-    ("reprovision", "tuning"),
+    ("acceptance", "reprovision", "tuning"),
     ("rollout",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 SPEAK_PYINFRA = {
     "b200.py",
+    "burnin.py",
     "check.py",
     "ready.py",
     "remove.py",
@@ -443,6 +444,7 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     assert "yaml/__init__.py" in carried
     assert {n for n in names - carried if not n.startswith("b200kit/node/")} == besides
     data = {
+        "b200kit/node/acceptance/tests.json",
         "b200kit/node/checks/rows.json",
         "b200kit/node/client/texts.json",
         "b200kit/node/facts/nvml/since.json",

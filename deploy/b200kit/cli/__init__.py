@@ -40,6 +40,7 @@ GROUPS = {
         "deploy": "take nodes from a bare OS to a proven, warm, measured server",
         "rollout": "show the waves of a change to nodes that serve, then make it",
         "repair": "drain failed nodes, repair and prove them, return them to service",
+        "accept": "load every part of nodes that do not serve: is the hardware good?",
         "find-gpu": "find the GPU behind wrong answers",
         "tune": "find the layout for the goal",
         "remove": "take b200kit off nodes, drained first",
@@ -56,6 +57,7 @@ GROUPS = {
     },
     "Prove": {
         "proof": "what a node has proven, signed: verify it anywhere",
+        "acceptance": "sealed acceptance runs: verify, compare, floors, who is out often",
         "audit": "the log of every action on every node: verify it, show it",
         "golden": "references of golden answers: show, forget a wrong one",
         "quality": "compare the answers of a quantised model with the original's",
@@ -73,7 +75,7 @@ GROUPS = {
 }
 """Groups of `b200 --help`: sub-command to its line; each has a module, or is a deploy."""
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-_DEPLOYS = ("ready", "deploy", "rollout", "repair", "find-gpu", "tune", "remove")
+_DEPLOYS = ("ready", "deploy", "rollout", "repair", "accept", "find-gpu", "tune", "remove")
 _IN_FOLDERS = {
     "keys": "supply.keys",
     "lock": "supply.lock",

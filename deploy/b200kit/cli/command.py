@@ -103,6 +103,10 @@ def folder(name: str, of: str) -> Callable[[_Decorated], _Decorated]:
 
 
 REPORTS = folder("reports", "Directory of all runs")
+KNOWN_HOSTS = click.option(
+    "--known-hosts", type=click.Path(path_type=Path), metavar="PATH",
+    default=Path("~/.ssh/known_hosts"), show_default=True, help="Pinned host keys of the nodes.",
+)  # fmt: skip
 STORE = click.option(
     "--store", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
     help="The file of a site's state; else the site's own.",

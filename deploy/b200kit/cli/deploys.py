@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from b200kit.cli import entry_run
 from b200kit.cli.command import JSON, Command
+from b200kit.node.state.acceptance import Level
 from b200kit.run import places
 
 _FAILED = "a node failed, was refused, or could not be reached"
@@ -39,6 +40,25 @@ _DRIVER = click.option(
     "--purge-driver", "driver", is_flag=True, help="The driver and the container toolkit, too."
 )
 _WEIGHTS = click.option("--weights", is_flag=True, help="The models, too.")
+_LEVEL = click.option(
+    "--class", "level", type=click.Choice(get_args(Level)), metavar="LEVEL",
+    help="smoke (5 min), standard (30 min), acceptance (hours), soak (days); else the inventory's.",
+)  # fmt: skip
+_BASELINE = click.option(
+    "--baseline", is_flag=True, help="Hold nodes to no floor, to make floors of what they reach."
+)
+
+
+def _named(**given: object) -> list[str]:
+    """What else is to go, by the options that are given."""
+    named = sorted(name for name, is_given in given.items() if is_given)
+    return [f"remove={json.dumps(named)}"] if named else []
+
+
+def _accepted(level: str | None, baseline: bool) -> list[str]:
+    """How much is run, and held to what."""
+    said = [f"accept_level={level}"] if level else []
+    return [*said, *(["acceptance_baseline=true"] if baseline else [])]
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,8 @@ class Deploy:
         default_factory=lambda: {0: "every node came through", 1: _FAILED}
     )
     options: tuple[Callable[..., Any], ...] = (_DRY,)
+    # Of its own options, the data that the inventory gets.
+    data: Callable[..., list[str]] = list
     # Whether it goes over all nodes where none is named.
     all_nodes: bool = True
 
@@ -88,6 +110,18 @@ DEPLOYS = {
         "One transaction a node; run it twice or kill it, and the next run continues.",
         {0: "every node serves, or has nothing to be done", 1: _FAILED},
     ),
+    "accept": Deploy(
+        "burnin.py",
+        "Load every part of nodes that do not serve, and seal what was measured.",
+        "Killed at any moment, the next run goes on. What is sealed lies in acceptance/.",
+        {
+            0: "every node is accepted",
+            1: "a test or the gate failed, or a node was refused or could not be reached",
+            2: "nothing is worse than not measured, such as a tool that is not there",
+        },
+        (_LEVEL, _BASELINE, _DRY),
+        _accepted,
+    ),
     "find-gpu": Deploy(
         "find_gpu.py",
         "Find the GPU behind wrong answers, on nodes that are drained.",
@@ -101,6 +135,7 @@ DEPLOYS = {
         "and packages go; driver, container toolkit and models stay unless they are named.",
         {0: "nothing of b200kit is on these nodes", 1: _FAILED},
         (_DRY, _YES, _DRIVER, _WEIGHTS),
+        _named,
         all_nodes=False,
     ),
     "tune": Deploy(
@@ -117,10 +152,8 @@ def command_of(name: str) -> click.Command:
 
     def run(
         nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool, as_json: bool,
-        dry: bool = False, yes: bool = True, **also: bool,
+        dry: bool = False, yes: bool = True, **own: Any,
     ) -> int:  # fmt: skip
-        named = sorted(name for name, is_given in also.items() if is_given)
-        data = [f"remove={json.dumps(named)}"] if named else []
         return run_entry(
             deploy.entry,
             nodes,
@@ -130,7 +163,7 @@ def command_of(name: str) -> click.Command:
             as_json,
             dry=dry,
             asked=not yes,
-            data=data,
+            data=deploy.data(**own),
         )
 
     run.__doc__ = f"{deploy.does}\n\n{deploy.says}"

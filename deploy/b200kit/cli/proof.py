@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
+from b200kit.cli.command import JSON, KNOWN_HOSTS, STORE, Command, Group, Refusal
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
@@ -20,10 +20,6 @@ from b200kit.run import console, signed_proof
 from b200kit.store.database import Store
 
 REFUSED, UNREADABLE = 1, 2
-_KNOWN_HOSTS = click.option(
-    "--known-hosts", type=click.Path(path_type=Path), metavar="PATH",
-    default=Path("~/.ssh/known_hosts"), show_default=True, help="Pinned host keys of the nodes.",
-)  # fmt: skip
 
 
 @click.group("proof", cls=Group)
@@ -52,7 +48,7 @@ def command() -> None:
     metavar="NAME",
     help="What the node is called in the known_hosts file, as [ADDRESS]:PORT.",
 )
-@_KNOWN_HOSTS
+@KNOWN_HOSTS
 @STORE
 @JSON
 def verify(
@@ -110,7 +106,7 @@ def _summary(proof: Proof) -> str:
     "signers", cls=Command, exit_codes={0: "printed", UNREADABLE: "no key is pinned for a node"}
 )
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE[=NAME]...")
-@_KNOWN_HOSTS
+@KNOWN_HOSTS
 def signers(nodes: Sequence[str], known_hosts: Path) -> None:
     """Print allowed signers, with which `ssh-keygen -Y verify` alone verifies proofs of nodes.
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from b200kit.node.checks.bare import BARE
 from b200kit.report.document import clean, mapping, read, show
 
-GOOD = {"live", "fit", "ready", "removed"}
+GOOD = {"live", "fit", "ready", "removed", "accepted"}
 UNMEASURED = "unmeasured"
 WORDS = {
     "live": ("LIVE", "good", "passed every stage, smoke test included"),
     "fit": ("fit", "good", "every check passed or is waived"),
     "ready": ("ready", "good", "`b200 ready`: no obstacle"),
     "removed": ("REMOVED", "good", "`b200 remove`: nothing of b200kit is left on it"),
+    "accepted": ("ACCEPTED", "good", "`b200 accept`: every test passed, and the gate; sealed"),
+    "not accepted": ("NOT ACCEPTED", "bad", "`b200 accept`: a test failed, or the gate; sealed"),
     "not ready": ("NOT READY", "bad", "`b200 ready`: obstacles"),
     "red": ("RED", "bad", "refused at gate or proof; nothing serves there"),
     "unfit": (
@@ -38,7 +40,7 @@ WORDS = {
     "not reached": ("NOT REACHED", "idle", "the run ended before this node's turn"),
     "unmeasured": (
         "UNKNOWN", "unknown",
-        "`b200 check`: nothing failed, but something could not be read",
+        "`b200 check`, `b200 accept`: nothing failed, but something could not be read",
     ),
 }  # fmt: skip
 """How a host ended, in a record's word: the label a person reads, its tone, what it means."""
@@ -70,8 +72,8 @@ def is_good(host: object) -> bool:
 
 
 def is_check(record: object) -> bool:
-    """Say whether the run only judged (its hosts are fit or ready or not, never live)."""
-    return show(read(record, "entry")).endswith(("check.py", "ready.py"))
+    """Say whether the run only judged (its hosts are fit, ready or accepted or not, never live)."""
+    return show(read(record, "entry")).endswith(("check.py", "ready.py", "burnin.py"))
 
 
 def hosts_of(record: object) -> dict[str, object]:

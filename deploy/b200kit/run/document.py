@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -62,6 +63,26 @@ class StageRecord:
     changes: list[str] = field(default_factory=list)
     detail: str = ""
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class AcceptanceResult:
+    """An acceptance run that was kept: when it began and was kept, how it ended, where it lies.
+
+    `folder`: in the site's acceptance/. `sums`: SHA-256 of its SHA256SUMS; `signed_by`: the
+    fingerprint of the key under it. `serial`: of the machine. `segments`: how many ended how.
+    """
+
+    id: str
+    level: str
+    began_at: str
+    at: str
+    fit: str
+    folder: str
+    sums: str
+    signed_by: str
+    serial: str
+    segments: Mapping[str, int]
 
 
 @dataclass(frozen=True)

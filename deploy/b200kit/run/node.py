@@ -25,7 +25,13 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.run import connection_fault, console
-from b200kit.run.document import FinishedHost, ServedEndpoint, StageRecord, TransactionReport
+from b200kit.run.document import (
+    AcceptanceResult,
+    FinishedHost,
+    ServedEndpoint,
+    StageRecord,
+    TransactionReport,
+)
 from b200kit.run.remote import Remote
 
 if TYPE_CHECKING:
@@ -56,6 +62,8 @@ class HostRecord:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/records/tuning.py); None in every other run.
     tuning: TuningResult | None = None
+    # What deploy/burnin.py brought to the site.
+    acceptance: AcceptanceResult | None = None
     # Where a live node takes requests.
     endpoint: ServedEndpoint | None = None
     # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
@@ -75,8 +83,8 @@ class HostRecord:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         own = {**vars(self), "outcome": self.outcome or "not reached", "changes": self.changes}
-        rare = ("cause", "tuning", "endpoint", "withdrawn", "reprovision")
-        documents = ("endpoint", "stages", "smoke", "tuning", "reprovision")
+        rare = ("cause", "tuning", "acceptance", "endpoint", "withdrawn", "reprovision")
+        documents = ("endpoint", "stages", "smoke", "tuning", "acceptance", "reprovision")
         own |= {key: unstructure(own[key]) for key in documents}
         return {key: value for key, value in own.items() if value or key not in rare}
 

@@ -15,7 +15,7 @@ from b200kit.run.node import Node
 
 ENTRIES = (
     "ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "find_gpu.py", "reprovision.py",
-    "remove.py",
+    "remove.py", "burnin.py",
 )  # fmt: skip
 
 

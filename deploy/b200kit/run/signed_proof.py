@@ -1,4 +1,4 @@
-"""A node's signature under its proof, held to the host key that is pinned for the node.
+"""A signature of a node under its proof or acceptance run, held to its pinned host key.
 
 `ssh-keygen -Y` verifies, by a file of allowed signers, a line of which is
 `node namespaces="b200kit-proof" type base64` (ssh-keygen(1), ALLOWED SIGNERS). With that
@@ -24,32 +24,34 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 _FINGERPRINT = re.compile(rb" key (SHA256:[A-Za-z0-9+/]{43})\s*$")
 
 
-def signers(node: str, keys: Iterable[str]) -> str:
+def signers(node: str, keys: Iterable[str], namespace: str = NAMESPACE) -> str:
     """The lines of allowed signers for a node: of its pinned keys that of the type it signs with.
 
     Raises ValueError where none is pinned, or the name could be taken for more than one node.
     """
     if not _NODE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
-    lines = [f'{node} namespaces="{NAMESPACE}" {key}' for key in keys if key.startswith(_TYPE)]
+    lines = [f'{node} namespaces="{namespace}" {key}' for key in keys if key.startswith(_TYPE)]
     if not lines:
         raise ValueError(f"no {_TYPE} host key of {node} is pinned")
     return "".join(f"{line}\n" for line in lines)
 
 
-def pinned(file: Path, node: str, name: str | None = None) -> str:
+def pinned(file: Path, node: str, name: str | None = None, namespace: str = NAMESPACE) -> str:
     """The allowed signers of a node by a known_hosts file, in which it is called *name*.
 
     Raises OSError and ValueError.
     """
     try:
         keys = known_hosts.pinned(file.read_text("utf-8", "replace"), [name or node])
-        return signers(node, keys)
+        return signers(node, keys, namespace)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
 
 
-def signer(content: bytes, signature: bytes, node: str, allowed: str) -> str:
+def signer(
+    content: bytes, signature: bytes, node: str, allowed: str, namespace: str = NAMESPACE
+) -> str:
     """Fingerprint of the key with which *node* signed *content*; "" where it did not.
 
     Raises OSError where ssh-keygen cannot be asked.
@@ -59,7 +61,7 @@ def signer(content: bytes, signature: bytes, node: str, allowed: str) -> str:
         signers_file.write_text(allowed, encoding="utf-8")
         signature_file.write_bytes(signature)
         argv = ["ssh-keygen", "-Y", "verify", "-f", str(signers_file), "-I", node]
-        argv += ["-n", NAMESPACE, "-s", str(signature_file)]
+        argv += ["-n", namespace, "-s", str(signature_file)]
         try:
             done = subprocess.run(
                 argv, input=content, capture_output=True, timeout=_TIMEOUT_S, check=False

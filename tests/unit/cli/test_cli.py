@@ -95,7 +95,7 @@ def test_an_option_of_several_commands_is_in_the_table() -> None:
 WITHOUT_JSON = {
     # They write files, or for another program.
     *("init", "bundle", "keys", "lock", "monitoring", "targets", "completion"),
-    *("proof signers", "proof sanitise", "record accept", "golden forget"),
+    *("proof signers", "proof sanitise", "record accept", "golden forget", "acceptance sanitise"),
     *("mirror key", "mirror build", "mirror verify", "mirror serve"),
     *("model publish", "model pin"),
 }

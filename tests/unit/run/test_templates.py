@@ -14,6 +14,7 @@ import jinja2
 import pytest
 import yaml
 
+from b200kit.acceptance import run as acceptance
 from b200kit.catalog import engines, load
 from b200kit.converge.stage import nominal_layout
 from b200kit.run.places import TEMPLATES
@@ -120,6 +121,7 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
     router = {"router": {"requirements": listed, "version": "0.1.17"}}
     gateway.STAGE.desired(connected(machine, gateway=router), nominal_layout(joined)[:1])
     settings.STAGE.desired(connected(machine, settings={"power_limit_w": 700}), ())
+    acceptance.files()
     every = {path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.j2")}
     assert rendered == {name for name in every if not name.startswith(("report/", "site/"))}
 

@@ -41,9 +41,9 @@ _EXITS = """\
 
 | exit | when |
 | --- | --- |
-| 0 | every requested node is live, fit or ready |
+| 0 | every requested node is live, fit, ready or accepted |
 | 1 | any other outcome of any node; a refused inventory, or one without a node |
-| 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
+| 2 | check.py, ready.py, burnin.py: nothing is worse than unmeasured; pyinfra refuses its options |
 
 `summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host.
 
@@ -109,11 +109,15 @@ _NODE_EXITS = {
     "drain": "0 done, or no gateway runs; 1 with one line; 2 usage",
     "support-bundle": "0 also when parts are missing; 1 secrets could not be read; 2 usage",
     "gpu-daemons": "0 done; 1 refused, with the reason; 2 usage",
+    "acceptance-network": "0 whatever it says; 2 the request cannot be read",
+    "acceptance-pair": "0 whatever came of it; 2 usage",
     "peers": "0 joined, or a lost member was handled; 1 not joined in time; 2 there is no group",
     "rotation": "0 done, or no gateway runs; 1 with one line; 2 usage",
     "rolling-restart": f"0 all are back; 1 with one line; {_CONFIG}",
     "bandwidth": "0 written, whatever it says; 2 not measured: a replica may run, another "
     "measurement runs, or no GPU answers",
+    "acceptance": "0 done; 1 stopped, with one line, and `acceptance run` goes on; 2 refused, with "
+    "one line, or usage",
     "put": "0 written; 1 not",
     "note-masked": "0 noted; 1 not",
     "removal": f"{_ONE_LINE}; 2 usage",

@@ -11,7 +11,7 @@ from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.chart import SHAPES, marks
 from b200kit.report.charts.latency_charts import distributions, over_time
 from b200kit.report.charts.tuning_charts import sweeps
-from b200kit.report.content import facts, run
+from b200kit.report.content import acceptance, facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
 from b200kit.report.content.latency import latency_of, smoke_of
@@ -115,6 +115,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "not_applicable": list(verdict_of(host).not_applicable.items()),
         "stages": run.stages(host),
         "endpoint": facts.endpoint(host, clean(name)),
+        "acceptance": acceptance.facts(host),
         "layout": facts.layout(host),
         "latency": latency_of(host, smoke),
         "distributions": distributions(smoke),

@@ -10,7 +10,7 @@ from b200kit.node.lib import cpulist
 from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
-from b200kit.report.content import facts, reprovision, run, tuning
+from b200kit.report.content import acceptance, facts, reprovision, run, tuning
 from b200kit.report.content import latency as measured
 from b200kit.report.content.machine import machine_of
 from b200kit.report.content.nodes import (
@@ -142,6 +142,8 @@ def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -
         _findings(page, host, indent)
     else:
         _first(page, name, host)
+    if text := acceptance.line(host):
+        page.hang(" " * indent, text=text)
     reasons = [*verdict.not_applicable.values()]
     without = [
         f"{counted(reasons.count(why), 'check')} {why}"

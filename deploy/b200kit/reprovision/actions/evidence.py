@@ -6,14 +6,9 @@ alone, for prompts may stand in a journal.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
-import io
 import os
 import shlex
-import tarfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +18,7 @@ from b200kit.reprovision import kept_evidence
 from b200kit.reprovision.actions import ActionFailed, Say
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
+from b200kit.run import node_archive
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
@@ -30,10 +26,8 @@ from b200kit.run.remote import RemoteError
 VARIABLE = "B200_EVIDENCE"
 """Names another directory, such as one that the whole team shares."""
 _WITHIN_S = 600
-# In base64, with its line ends and the description after it.
-_PRINTED = PACKED_BYTES * 4 // 3 + (1 << 20)
+_PRINTED = node_archive.printed_bytes(PACKED_BYTES)
 _MOST_FILES = 100
-_NO_ARCHIVE = (EOFError, OSError, ValueError, tarfile.TarError, zlib.error)
 
 
 def directory() -> Path:
@@ -65,17 +59,9 @@ def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
         output = node.connected().program(
             f"support-bundle --why {shlex.quote(why)}", timeout=_WITHIN_S, most_bytes=_PRINTED
         )
-    except RemoteError as error:
+        return node_archive.received(output)
+    except (RemoteError, ValueError) as error:
         raise ActionFailed(f"no evidence could be taken: {error}") from None
-    body, _, last = output.rstrip("\n").rpartition("\n")
-    try:
-        description, content = documents.parse(last), base64.b64decode(body)
-        digest = description.get("sha256")
-    except (AttributeError, ValueError):
-        raise ActionFailed("no evidence could be taken: the answer is no archive") from None
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ActionFailed("no evidence could be taken: the archive was damaged on its way")
-    return content, description
 
 
 def _missing(content: bytes) -> list[str]:
@@ -85,7 +71,7 @@ def _missing(content: bytes) -> list[str]:
         parts: dict[str, dict[str, Any]] = documents.parse(manifest, documents.LARGE)["parts"]
         missing = [name for name, entry in parts.items() if "unmeasured" in entry]
         wrong = [n for n in parts if n not in missing and digests.get(n) != parts[n]["sha256"]]
-    except (*_NO_ARCHIVE, AttributeError, LookupError, RecursionError, TypeError) as error:
+    except (*node_archive.BROKEN, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise ActionFailed(f"no evidence could be taken: {type(error).__name__}: {error}") from None
     if wrong:
         raise ActionFailed(f"no evidence could be taken: {wrong[0]} is not as its manifest says")
@@ -95,33 +81,11 @@ def _missing(content: bytes) -> list[str]:
 def _contents(content: bytes) -> tuple[bytes, dict[str, str]]:
     """The manifest and the digest of each file, by a stream: nothing else is held unpacked."""
     manifest, digests = b"", dict[str, str]()
-    unpacked: Any = _Limited(gzip.GzipFile(fileobj=io.BytesIO(content)))
-    with tarfile.open(fileobj=unpacked, mode="r|") as archive:
-        for member in archive:
-            name = member.name.partition("/")[2]
-            file: Any = archive.extractfile(member) if member.isreg() else None
-            # A sparse file has as many bytes as it says, with none of them in the archive.
-            if file is None or member.issparse() or name in digests or len(digests) >= _MOST_FILES:
-                raise ValueError(f"{name or member.name} is no file of such an archive")
-            if name == "manifest.json":
-                manifest = file.read(PART_BYTES)
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    for name, file in node_archive.files(content, UNPACKED_BYTES, _MOST_FILES):
+        if name == "manifest.json":
+            manifest = file.read(PART_BYTES)
+        digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return manifest, digests
-
-
-class _Limited:
-    """What unpacks to no more than an archive may have."""
-
-    def __init__(self, unpacked: gzip.GzipFile) -> None:
-        self.unpacked, self.left = unpacked, UNPACKED_BYTES
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        piece = self.unpacked.read(size)
-        self.left -= len(piece)
-        if self.left < 0:
-            raise ValueError(f"it unpacks to more than {UNPACKED_BYTES} bytes")
-        return piece
 
 
 def _save(path: Path, content: bytes) -> None:

@@ -1,0 +1,164 @@
+"""What runs measured, by metric: held to floors, compared with peers, made into floors. Pure.
+
+Segments come to one figure as the table of tests declares. What folds to its lowest is better the
+more it is: that is compared, and made into floors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+from b200kit.acceptance import peers
+from b200kit.acceptance.peers import PeerFinding
+from b200kit.catalog import hardware
+from b200kit.inventory.keys.acceptance import AcceptanceFloor
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.acceptance.table import table
+from b200kit.node.state.acceptance import AcceptancePlan, Floor, Fold, SegmentLine
+
+_HARDWARE = {
+    "bandwidth.peer_floor": ("gpu_to_gpu_gb_per_s",),
+    "bandwidth.host_floor": ("host_to_gpu_gb_per_s", "gpu_to_host_gb_per_s"),
+    "bandwidth.all_reduce_256m_floor": ("all_reduce_256_mib_gb_per_s",),
+    "bandwidth.all_reduce_8g_usual": ("all_reduce_8_gib_gb_per_s",),
+}
+"""Figures of the hardware's file that metrics are held to. The last is more than a node needs to
+serve: one that has lost NVLS may serve, and is not what was bought."""
+_DIGITS = 4
+Run = tuple[AcceptancePlan, Sequence[SegmentLine]]
+
+
+def floors(spec: NodeSpec) -> dict[str, Floor]:
+    """What a node is held to, by metric: by its hardware's file, or by the site's own."""
+    if spec.acceptance_baseline:
+        return {}
+    expect = hardware.load(spec.hardware)["expect"]
+    of_hardware = {
+        metric: Floor(
+            float(entry["value"]), "GB/s", "at least", entry["source"], entry["date"], entry["kind"]
+        )
+        for key, metrics in _HARDWARE.items()
+        for metric in metrics
+        if (entry := expect.get(key))
+    }
+    return {**of_hardware, **{metric: _own(one) for metric, one in spec.acceptance_floors}}
+
+
+def _own(one: AcceptanceFloor) -> Floor:
+    return Floor(one.value, one.unit, one.holds, one.source, one.date, one.kind)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric of a run: its unit, and the figure of each subject."""
+
+    metric: str
+    unit: str
+    by_subject: Mapping[str, float]
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether more of it is better, and less of it slower."""
+        return folds().get(self.metric) == "min"
+
+
+@cache
+def folds() -> dict[str, Fold]:
+    """What the segments of each metric come to, as tests declare it."""
+    return {metric: fold for test in table().tests for metric, fold in test.metrics.items()}
+
+
+_FOLDED: dict[Fold, Callable[[float, float], float]] = {
+    "min": min, "max": max, "sum": float.__add__, "last": lambda before, now: now,
+}  # fmt: skip
+
+
+def measured(lines: Iterable[SegmentLine]) -> list[Measured]:
+    """What a run measured, in the order of its tests, by segments that ended as they should."""
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for line in lines:
+        for one in line.values if line.outcome == "done" else ():
+            by, fold = found[one.metric, one.unit], _FOLDED[folds().get(one.metric, "last")]
+            before = by.get(one.subject)
+            by[one.subject] = one.value if before is None else fold(before, one.value)
+    return [Measured(metric, unit, by) for (metric, unit), by in found.items()]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A figure beside its peers': of which metric, among what ("n01", or "fleet")."""
+
+    metric: str
+    unit: str
+    among: str
+    finding: PeerFinding
+
+
+def compare(runs: Sequence[Run]) -> Iterator[Comparison]:
+    """Every GPU and link with the others of its node, and every node's median with the fleet's."""
+    fleet: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for plan, lines in runs:
+        for one in measured(lines):
+            if one.is_compared:
+                yield from _among(one, plan.node, one.by_subject)
+                fleet[one.metric, one.unit][plan.node] = median(one.by_subject.values())
+    for (metric, unit), by_node in fleet.items():
+        yield from _among(Measured(metric, unit, by_node), "fleet", by_node)
+
+
+def _among(one: Measured, among: str, values: Mapping[str, float]) -> Iterator[Comparison]:
+    for finding in peers.compare(values):
+        yield Comparison(one.metric, one.unit, among, finding)
+
+
+def newest(runs: Iterable[Run]) -> list[Run]:
+    """Of each node the run that began last."""
+    by_node: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: run[0].started_at):
+        by_node[run[0].node] = run
+    return list(by_node.values())
+
+
+@dataclass(frozen=True)
+class MetricBaseline:
+    """What a metric is in a fleet, of how many runs, and the floor that follows from it."""
+
+    metric: str
+    unit: str
+    runs: int
+    of: peers.Baseline
+
+    @property
+    def source(self) -> str:
+        """Where the floor is from, as its inventory says it."""
+        middle, mad = (f"{value:.{_DIGITS}g}" for value in (self.of.median, self.of.mad))
+        return f"median {middle}, MAD {mad} of {self.of.n} figures in {self.runs} runs"
+
+
+def baselines(runs: Sequence[Run]) -> list[MetricBaseline]:
+    """A floor for each rate, of all figures of all runs."""
+    every: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for _, lines in runs:
+        for one in measured(lines):
+            if one.is_compared:
+                every[one.metric, one.unit].append(list(one.by_subject.values()))
+    found = []
+    for (metric, unit), by_run in every.items():
+        of_all = peers.baseline(value for values in by_run for value in values)
+        found.append(MetricBaseline(metric, unit, len(by_run), of_all))
+    return found
+
+
+def inventory_lines(found: Iterable[MetricBaseline], today: str) -> list[str]:
+    """The key of an inventory's group data that holds nodes to these floors."""
+    rows = []
+    for one in found:
+        value = float(f"{one.of.floor:.{_DIGITS}g}")
+        floor = {"value": value, "unit": one.unit, "source": one.source, "date": today}
+        rows.append(f"    {json.dumps(one.metric)}: {json.dumps(floor)},")
+    return ["acceptance_floors = {", *rows, "}"]
