@@ -18,7 +18,7 @@ from b200kit.node.state.acceptance import AcceptanceState, SegmentLine
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, front, on
 from tests.lab import more_packages
-from tests.lab.paths import lab_paths
+from tests.lab.paths import host_address, lab_paths
 from tests.unit.node.acceptance import outputs
 
 pytestmark = pytest.mark.long
@@ -32,6 +32,8 @@ TESTS = (outputs.PEER, "host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "
 STAND_IN = """#!/bin/sh
 for word; do last=$word; done
 folder=/opt/recorded; name=$(basename "$0")
+# Long enough that the GPUs are read meanwhile.
+[ $name = nvidia-smi ] || sleep 3
 [ -e "$folder/$last" ] && exec cat "$folder/$last"
 exec cat "$folder/$name"
 """
@@ -111,7 +113,6 @@ def test_real_tools_loaded_the_host(accepted: Outcome) -> None:
     assert found["host-cpu"].outcome == "done", found["host-cpu"]
     assert cpu["cpu_bogo_ops_per_s"] > 0
     assert found["host-memory"].outcome == "done", found["host-memory"]
-    print({name: (line.outcome, line.why) for name, line in found.items()})
 
 
 def test_killed_process_went_on_and_nothing_counts_twice(accepted: Outcome) -> None:
@@ -122,19 +123,22 @@ def test_killed_process_went_on_and_nothing_counts_twice(accepted: Outcome) -> N
     assert state().status == "finished"
 
 
-def test_verdict_says_what_was_not_measured_and_nothing_else(accepted: Outcome) -> None:
+def test_verdict_says_what_a_container_cannot_tell_and_nothing_else(accepted: Outcome) -> None:
     findings = accepted.host(NODE)["verdict"]["findings"]
-    failed = [f for f in findings if f["status"] == "fail"]
-    assert failed == [], failed
-    print([f["summary"] for f in findings if f["status"] == "unmeasured"])
+    found = {(f["status"], f["summary"]) for f in findings if f["status"] in ("fail", "unmeasured")}
+    # The kernel shows no memory controller in a container.
+    assert found == {("unmeasured", "edac_ue was never read")}
+    assert accepted.code == 2
+    assert accepted.outcome(NODE) == "unmeasured"
 
 
 def test_seal_holds_until_a_byte_is_another(accepted: Outcome) -> None:
     sealed = folder(accepted)
-    hosts = str(lab_paths().known_hosts)
-    assert cli.main(["acceptance", "verify", str(sealed), "--known-hosts", hosts]) == 0
+    keys = ("--known-hosts", str(lab_paths().known_hosts), "--node", NODE)
+    asked = ["acceptance", "verify", str(sealed), *keys, "--name", host_address(NODE)]
+    assert cli.main(asked) == 0
     file = sealed / "lines.jsonl"
     kept = file.read_bytes()
     file.write_bytes(kept.replace(b'"host-cpu"', b'"host-cpV"', 1))
-    assert cli.main(["acceptance", "verify", str(sealed), "--known-hosts", hosts]) == 1
+    assert cli.main(asked) == 1
     file.write_bytes(kept)
