@@ -51,7 +51,8 @@ def _about(run: SealedRun) -> Pairs:
         ("level", plan.level),
         ("began", plan.started_at),
         ("tests took", duration(took)),
-        ("machine", f"{machine.product}, serial number {machine.serial}"),
+        ("machine", machine.product or "its firmware gives no name"),
+        ("serial number", machine.serial or "its firmware gives none"),
         *((f"GPU {n}", f"serial number {one}") for n, one in enumerate(machine.gpu_serials)),
         ("driver", machine.driver_version),
         ("kernel", machine.kernel),
@@ -74,7 +75,11 @@ def _row(one: Measured, floors: Mapping[str, Floor]) -> tuple[str, ...]:
     floor = floors.get(one.metric)
     held = f"{floor.holds} {floor.value:g} {floor.unit}" if floor else "nothing"
     source = f"{floor.kind}, {floor.date}: {floor.source}" if floor else ""
-    return (one.metric, of, *(f"{value:.5g}" for value in spread), one.unit, held, source)
+    return (one.metric, of, *map(_figure, spread), one.unit, held, source)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
 
 
 def _segments(lines: tuple[SegmentLine, ...]) -> Table:
@@ -94,7 +99,8 @@ def _left_out(run: SealedRun) -> Iterator[tuple[str, str]]:
     yield from ((tool, f"there is no {tool}: {how}") for tool, how in plan.missing.items())
     yield from ((test, f"does not apply: {why}") for test, why in plan.not_applicable.items())
     unread = (one for one in run.verdict.findings if one.status is Status.UNMEASURED)
-    yield from ((check, "; ".join(one.summary for one in found)) for check, found in _by(unread))
+    for check, found in _by(unread):
+        yield check, "; ".join(dict.fromkeys(one.summary for one in found))
 
 
 def _by(findings: Iterator[Finding]) -> Iterator[tuple[str, list[Finding]]]:

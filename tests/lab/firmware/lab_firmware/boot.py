@@ -71,13 +71,16 @@ def open_class_folder() -> None:
 
 
 def show_identity() -> None:
-    """/sys/class/dmi/id: the system's UUID, as its management controller reports it, too."""
+    """/sys/class/dmi/id: the system's UUID, as its management controller reports it, too, and a name
+    by which every page says what it is.
+    """
     shown = Path("/sys/class/dmi/id")
     # The machine's own, a link into /sys/devices.
     if shown.is_symlink():
         shown.unlink()
     number = SCENARIO.with_name("product_uuid").read_bytes()
-    write(shown, {"product_uuid": number, "product_serial": b"B200" + number[:8].upper()})
+    serial, name = b"B200" + number[:8].upper(), b"simulated (b200kit's lab)\n"
+    write(shown, {"product_uuid": number, "product_serial": serial, "product_name": name})
 
 
 def open_module_folder() -> None:
