@@ -71,9 +71,7 @@ def open_class_folder() -> None:
 
 
 def show_identity() -> None:
-    """/sys/class/dmi/id: the system's UUID, as its management controller reports it, too, and a name
-    by which every page says what it is.
-    """
+    """/sys/class/dmi/id: a name that says what it is, and the UUID that its controller reports."""
     shown = Path("/sys/class/dmi/id")
     # The machine's own, a link into /sys/devices.
     if shown.is_symlink():
