@@ -16,8 +16,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 from b200kit.catalog import shipped
-from b200kit.node.client.smoke_result import GpuFigures, SmokeResult, slowed_by
+from b200kit.node.client.smoke_result import GpuFigures, SmokeResult
 from b200kit.node.lib.documents import structure
+from b200kit.node.state.clock_reasons import told_by
 from b200kit.node.state.view import Unmeasured, View
 from b200kit.run.places import PACKAGE
 
@@ -266,8 +267,8 @@ def _slowed(gpus: Unmeasured | Sequence[GpuFigures]) -> object:
     for gpu in gpus:
         if isinstance(reasons := gpu.clocks_event_reasons, Unmeasured):
             return _why(reasons, "")
-        if slowed_by(reasons):
-            found[f"GPU {gpu.index}"] = ", ".join(slowed_by(reasons))
+        if told := told_by(reasons):
+            found[f"GPU {gpu.index}"] = ", ".join(told)
     return found or "none"
 
 

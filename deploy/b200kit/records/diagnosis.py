@@ -18,8 +18,8 @@ from typing import Any
 
 from b200kit.catalog import shipped
 from b200kit.node.client.percentiles import percentile
-from b200kit.node.client.smoke_result import slowed_by
 from b200kit.node.lib.documents import structure
+from b200kit.node.state.clock_reasons import slowed_by
 from b200kit.node.state.view import Unmeasured, Unread
 from b200kit.records.conditions import reach
 from b200kit.run.places import PACKAGE

@@ -17,12 +17,13 @@ from b200kit.node.acceptance.readers import HardwareFailed, NotApplicable, Print
 from b200kit.node.acceptance.table import AcceptanceTest, table
 from b200kit.node.bandwidth.run import environment
 from b200kit.node.bandwidth.tests import Unusable
-from b200kit.node.client.smoke_result import SLOWED, Extent, GpuFigures
+from b200kit.node.client.smoke_result import Extent, GpuFigures
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.lib import boot_clock, durable_files, hard_timeout, timestamp
 from b200kit.node.lib.documents import LARGE
 from b200kit.node.lib.readings import command
 from b200kit.node.state.acceptance import AcceptancePlan, Outcome, SegmentLine, Step, Value
+from b200kit.node.state.clock_reasons import SLOWED
 from b200kit.node.state.view import StateView
 
 RESERVE = 64 << 20

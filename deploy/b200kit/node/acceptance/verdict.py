@@ -11,8 +11,8 @@ from statistics import median
 
 from b200kit.node.acceptance import counters
 from b200kit.node.acceptance.table import AcceptanceTest, table
-from b200kit.node.client.smoke_result import SLOWED
 from b200kit.node.state.acceptance import AcceptancePlan, Floor, Fold, SegmentLine, Step
+from b200kit.node.state.clock_reasons import SLOWED
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 
 FOLDS: dict[Fold, Callable[[list[float]], float]] = {

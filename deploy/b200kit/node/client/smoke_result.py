@@ -20,16 +20,6 @@ from b200kit.node.lib.documents import LARGE
 from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
 
-# nvml.h, nvmlClocksEventReasons: what slows a GPU against its will. Idle, application clocks and
-# the power cap that every full load meets are none.
-SLOWED = {0x08: "hardware slowdown", 0x20: "software thermal slowdown",
-          0x40: "hardware thermal slowdown", 0x80: "power brake"}  # fmt: skip
-
-
-def slowed_by(reasons: int) -> list[str]:
-    """Those among the event reasons that slow a GPU against its will, in words."""
-    return [words for bit, words in SLOWED.items() if reasons & bit]
-
 
 @dataclass(frozen=True)
 class RequestFigures:

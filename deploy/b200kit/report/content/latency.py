@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from b200kit.node.client.formulas import Ends, PathFigures
-from b200kit.node.client.smoke_result import Extent, SmokeConditions, SmokeResult, slowed_by
+from b200kit.node.client.smoke_result import Extent, SmokeConditions, SmokeResult
 from b200kit.node.lib.documents import unstructure
+from b200kit.node.state.clock_reasons import told_by
 from b200kit.report.document import (
     Pairs,
     Unmeasured,
@@ -250,4 +251,4 @@ def _ends(value: Unmeasured | Extent, scale: float = 1) -> str:
 def _slowed(reasons: Unmeasured | int) -> str:
     if isinstance(reasons, Unmeasured):
         return str(reasons)
-    return ", ".join(slowed_by(reasons)) or "nothing"
+    return ", ".join(told_by(reasons)) or "nothing"

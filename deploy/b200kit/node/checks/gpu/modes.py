@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import HEAT
+from b200kit.node.state.clock_reasons import undefined
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
@@ -29,7 +30,8 @@ def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU is slowed down by its hardware. A power cap under load is normal.
 
-    Software that lowers clocks for heat still holds the temperature; it is noted.
+    Software that lowers clocks for heat still holds the temperature; it is noted, as is a reason
+    that nvml.h does not define.
     """
     table = expect.hardware("clocks.bad_reasons", dict)
     bad, soft = bits(table), bits(expect.hardware("clocks.noted_reasons", dict))
@@ -43,6 +45,8 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield failed(summary, f"{read} {mask}", expected, Action.POWER_CYCLE, gpu)
         elif found := named(mask, soft):
             yield noted(f"{slow}: {', '.join(found)}", gpu, f"{read} {mask:#x}", expected)
+        if other := undefined(mask):
+            yield noted(f"{gpu.subject} has {other}", gpu, f"{read} {mask:#x}", expected)
 
     return each_gpu(state, check_gpu, passed("no GPU is slowed down by its hardware", expected))
 
