@@ -75,6 +75,7 @@ FAULTS: list[dict[str, str]] = [
     {"engine": NO_LOCK.replace('"0.33.0"', '"0.32.0"'), "system": '"debian13"'},
     {"engine": NO_LOCK, "system": '"ubuntu2204"'},
     {"engine": NO_LOCK},
+    {"gateway_port": "9"},
 ]
 OF_A_HOST = "of_a_host"
 
@@ -189,6 +190,51 @@ def test_value_that_pyinfra_itself_refuses_is_a_line_with_the_node(tmp_path: Pat
     line = line_of(done.stderr, OF_A_HOST)
     assert line.startswith(f"{inventory}: {OF_A_HOST}-host: ssh_key_password: ")
     assert (done.returncode, "4711" in done.stderr) == (1, False)
+
+
+@in_subtests(
+    ("lines", "said"),
+    [
+        ("import sys\nsys.exit(3)", "ended the program (3)"),
+        ("raise SystemExit('the vault is locked')", "ended the program (the vault is locked)"),
+        ("nodes = ['@local']", "@local: "),
+        ("nodes = [('n1', {4: 5})]", "n1: 4: "),
+    ],
+)
+def test_inventory_of_which_pyinfra_says_nothing_is_one_line(
+    tmp_path: Path, lines: str, said: str
+) -> None:
+    inventory = tmp_path / "site.py"
+    attach = "from b200kit.operations import preflight\npreflight.attach()\n"
+    inventory.write_text(f"{attach}{lines}\n")
+    (tmp_path / "group_data").mkdir(exist_ok=True)
+    group_data(tmp_path, "nodes")
+    done = run(inventory)
+    [line] = [each for each in done.stderr.splitlines() if "Nothing was changed" in each]
+    assert line.startswith(f"{inventory}: ")
+    assert said in line
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+
+
+@in_subtests(
+    ("content", "said"),
+    [
+        (b"raise SystemExit(0)\n", "ended the program"),
+        ("model = 'x'\n".encode("utf-16"), "nodes.py: it is no UTF-8 text"),
+    ],
+)
+def test_group_data_that_cannot_be_read_is_one_line(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "group_data").mkdir(exist_ok=True)
+    inventory = tmp_path / "site.py"
+    attach = "from b200kit.operations import preflight\npreflight.attach()\n"
+    inventory.write_text(f"{attach}nodes = ['n1']\n")
+    (tmp_path / "group_data" / "nodes.py").write_bytes(content)
+    done = run(inventory)
+    [line] = [each for each in done.stderr.splitlines() if "Nothing was changed" in each]
+    assert said in line
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
 def test_host_outside_the_limit_must_be_pinned_too(tmp_path: Path) -> None:

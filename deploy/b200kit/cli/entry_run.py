@@ -18,6 +18,7 @@ import click
 
 from b200kit.cli.command import Refusal
 from b200kit.node.lib.documents import Object, decode
+from b200kit.operations import inventory_text
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
 from b200kit.run import console, places, remote
 
@@ -39,7 +40,8 @@ class EntryRun:
 
     def go(self, *, dry: bool = False) -> int:
         """Run it; returns the exit code, which is the printed one."""
-        self._require_syntax()
+        if unreadable := next(inventory_text.unreadable(self.inventory), ""):
+            raise Refusal(f"{unreadable}. Nothing was changed.", NO_RUN)
         reading, writing = os.pipe()
         with TemporaryFile() as chatter, self._progress() as progress:
             process = subprocess.Popen(
@@ -60,8 +62,9 @@ class EntryRun:
                 reader.join()
             progress.stop()
             console.out(*result[0].splitlines(), colour=True)
-            if code and not result[0] and not progress.spoke:
-                raise Refusal(self._why(chatter), code)
+            if not result[0] and not progress.spoke:
+                # No code of ours: one of the inventory's own could be that of a run that went well.
+                raise Refusal(self._why(chatter, code), NO_RUN)
         return code
 
     def _progress(self) -> Progress:
@@ -85,26 +88,15 @@ class EntryRun:
             own[remote.SUDO_PASSWORD] = password
         return {**os.environ, **own, "PYINFRA_PROGRESS": "off"}
 
-    def _require_syntax(self) -> None:
-        """Refuse a file of the inventory that is no Python; pyinfra answers that by a traceback."""
-        folder = self.inventory.parent / "group_data"
-        for file in (self.inventory, *sorted(folder.glob("*.py"))):
-            try:
-                compile(file.read_bytes(), str(file), "exec")
-            except FileNotFoundError:
-                continue  # preflight says what is meant
-            except (OSError, SyntaxError, ValueError) as error:
-                line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                why = getattr(error, "msg", "") or getattr(error, "strerror", "") or error
-                raise Refusal(f"{file}{line}: {why}. Nothing was changed.", NO_RUN) from None
-
-    def _why(self, chatter: IO[bytes]) -> str:
+    def _why(self, chatter: IO[bytes], code: int) -> str:
         """The last that pyinfra said, where no line of ours was printed."""
         chatter.seek(0)
         said = chatter.read().decode("utf-8", "replace")
         lines = [line for line in map(str.strip, click.unstyle(said).splitlines()) if line]
         place = next((line for line in reversed(lines) if str(self.inventory.parent) in line), "")
-        return "; ".join(dict.fromkeys([*([place] if place else []), *lines[-1:]])) or "pyinfra"
+        return "; ".join(dict.fromkeys([*([place] if place else []), *lines[-1:]])) or (
+            f"{self.inventory} ended the program with exit code {code}. Nothing was changed."
+        )
 
 
 def _all(stream: IO[str] | None) -> str:

@@ -13,6 +13,7 @@ from b200kit.engines.contract import EngineKind, Scalar
 from b200kit.engines.flags import Advisory, EngineKnowledge, Version, open_advisories
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import Problem
+from b200kit.node.serving import compile_cache_key
 
 _EXACT = re.compile(r"([0-9]+(?:\.[0-9]+)+)(?:\.?(?:post|rc|dev)[0-9]+)?(?:\+[a-z0-9.]+)?")
 _SECRET_NAME = re.compile(
@@ -30,6 +31,30 @@ _PYTHON = re.compile(
     re.MULTILINE,
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CACHES = "each replica has caches and files of its own"
+_UNPINNED = "it would load code that no lock pins"
+_GPUS = "the unit names each replica's GPUs by UUID, from `replicas` and `tensor_parallel`"
+_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES": _GPUS,
+    "NVIDIA_VISIBLE_DEVICES": _GPUS,
+    "CUDA_DEVICE_ORDER": _GPUS,
+    "B200KIT_PROBE": "the kit sets it for the launcher",
+    "PATH": "the engine's own programs come first; nvcc is that of `cuda_toolkit`",
+    "LD_PRELOAD": _UNPINNED,
+    "LD_AUDIT": _UNPINNED,
+    "LD_LIBRARY_PATH": _UNPINNED,
+    "PYTHONPATH": _UNPINNED,
+    "PYTHONHOME": _UNPINNED,
+    "HF_HUB_OFFLINE": "a replica is offline",
+    "TRANSFORMERS_OFFLINE": "a replica is offline",
+    "TMPDIR": _CACHES,
+    **{
+        name: _CACHES
+        for name, value in compile_cache_key.environment("/").items()
+        if value.startswith("/")
+    },
+}
+"""Variables that would undo what the kit pins for any engine, or be overridden, each with why."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFF = ("", "0", "false", "False")
 
@@ -135,8 +160,9 @@ def _refused(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
         if not _VARIABLE.fullmatch(name):
             message = "is no name of a variable: letters, digits and _, and no digit first"
             yield Problem(f"engine.environment.{name}", message)
-        if name in kind.refused and value not in _OFF:
-            yield Problem(f"engine.environment.{name}", f"refused: {kind.refused[name]}")
+        why = _VARIABLES.get(name) or (kind.refused.get(name) if value not in _OFF else None)
+        if why:
+            yield Problem(f"engine.environment.{name}", f"refused: {why}")
     for name, flag in engine.flags:
         reason = kind.refused.get(name) or kind.refused.get(f"{name}={flag}")
         if reason and flag is not False:

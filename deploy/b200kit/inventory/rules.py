@@ -254,8 +254,37 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
 
 def _taken(spec: NodeSpec) -> list[int]:
     """Ports that the node's other parts listen on."""
-    others = (spec.fleet, spec.weights.server, spec.gateway.router)
-    return [spec.gateway_port, *spec.ports(), *(other.port for other in others if other)]
+    return [port for _, port in _listening(spec)]
+
+
+def _listening(spec: NodeSpec) -> Iterator[tuple[str, int]]:
+    """Each port that gateway, replicas and those beside them listen on, by its key."""
+    yield "gateway_port", spec.gateway_port
+    key = "replica_ports" if spec.replica_ports else "gateway_port"
+    yield from ((key, port) for port in spec.ports())
+    for name, other in (
+        ("fleet", spec.fleet),
+        ("weights.server", spec.weights.server),
+        ("gateway.router", spec.gateway.router),
+    ):
+        if other:
+            yield f"{name}.port", other.port
+
+
+def beside_sshd(spec: NodeSpec, ssh_port: int) -> Iterator[Problem]:
+    """Ports that the node's sshd has: what is to listen there does not start."""
+    ports = [*_listening(spec)]
+    if spec.gateway.router:
+        ports.append(("gateway.router.port", spec.gateway.router.port + 1))
+    if spec.proof.asked_at:
+        ports.append(("proof.share_port", spec.proof.asked_at))
+    if of := spec.monitoring:
+        ports += [("monitoring.port", of.port), ("monitoring.node_exporter", of.node_exporter or 0)]
+    if of_group := spec.group:
+        ports += [("group.port", of_group.port)]
+        ports += [("group.rpc_port", of_group.rpc_port)] if of_group.join == "data" else []
+    for key in dict.fromkeys(key for key, port in ports if port == ssh_port):
+        yield Problem(key, f"port {ssh_port} is sshd's on the node (ssh_port): take another")
 
 
 def _which(name: str, catalogue: Catalogue) -> str:

@@ -23,10 +23,15 @@ from pyinfra.api.arguments import all_global_arguments
 from pyinfra.api.exceptions import NoGroupError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
+from pyinfra.connectors.chroot import ChrootConnector
+from pyinfra.connectors.docker import DockerConnector
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import ConnectorData, connector_data_meta
 from pyinfra.connectors.ssh_util import get_private_key
 
+from b200kit.inventory import rules
 from b200kit.inventory.keys.problem import Problem, did_you_mean, show
+from b200kit.inventory.spec import NodeSpec
 from b200kit.report.names import hostlist
 from b200kit.run.host_keys import OVER_SSH
 from b200kit.run.login import JUMP, jumps, of_data
@@ -34,15 +39,16 @@ from b200kit.run.login import JUMP, jumps, of_data
 _SSH = "ssh_"
 
 
-def is_pyinfras(name: str) -> bool:
+def is_pyinfras(name: object) -> bool:
     """Whether a key of inventory data is pyinfra's; every other one must be ours."""
-    return name.startswith((_SSH, "_"))
+    return str(name).startswith((_SSH, "_"))
 
 
 _WORDS = {
     str: "a string", int: "a whole number", float: "a number", bool: "True or False",
     dict: "a mapping",
 }  # fmt: skip
+_NOT_OVER_SSH = (LocalConnector, ChrootConnector, DockerConnector)
 _lists: list[list[tuple[str, Mapping[str, Any]]]] = []
 _ARGUMENTS = dict(all_global_arguments())
 _KINDS: dict[str, Any] = {
@@ -94,6 +100,14 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and bool(_NAME.fullmatch(name))
 
 
+def without_ssh(hosts: Iterable[Host]) -> Iterator[str]:
+    """A line for nodes that are this machine, or a folder or container on it."""
+    names = [host.name for host in hosts if issubclass(host.connector_cls, _NOT_OVER_SSH)]
+    if names:
+        why = "a node is changed over SSH; `b200 check --local` looks at this machine"
+        yield f"{hostlist(names)}: {why}"
+
+
 def at_one_address(hosts: Iterable[Host]) -> Iterator[str]:
     """A line for each address that several nodes are reached at: they are one machine."""
     of: dict[tuple[str, int, str | None], list[str]] = {}
@@ -110,7 +124,7 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
     """Keys that pyinfra passes over, a private key that it cannot load."""
     data = host.data.dict()
     yield from of_other_kinds(host)
-    for name in data:
+    for name in filter(is_pyinfras, data):
         if name.startswith(_SSH) and name not in (*connector_data_meta, JUMP):
             nearest = did_you_mean(name, [*connector_data_meta, JUMP])
             yield Problem(name, f"pyinfra has no such key{nearest}")
@@ -128,6 +142,11 @@ def problems(state: State, host: Host) -> Iterator[Problem]:
             get_private_key(state, str(filename), data.get("ssh_key_password") or "")
         except (PyinfraError, SSHException, OSError, ValueError) as error:
             yield Problem("ssh_key", " ".join(str(error).split()))
+
+
+def beside_sshd(host: Host, spec: NodeSpec) -> Iterator[Problem]:
+    """Ports of the inventory that the node's sshd has, where SSH reaches it."""
+    return rules.beside_sshd(spec, host.data.get("ssh_port") or 22)
 
 
 def of_other_kinds(host: Host) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_state
 
 from b200kit.node.lib import documents
+from b200kit.operations import inventory_text
 
 _T = TypeVar("_T")
 _REFUSED = "refused"
@@ -69,12 +70,17 @@ def hosts(path: Path) -> list[Host]:
     """The nodes with their data, as pyinfra reads them. Raises InventoryRefused."""
     from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
+    if lines := [*inventory_text.unreadable(path)]:
+        raise InventoryRefused(lines)
     try:
         with ctx_state.use(State()):
             return list(make_inventory(str(path)))
+    except SystemExit as error:
+        raise InventoryRefused([inventory_text.ended(path, error.code)]) from None
     except Exception as error:
-        # The files are the user's programs.
-        raise InventoryRefused([f"{path}: {type(error).__name__}: {error}"]) from None
+        # The files are the user's programs; pyinfra wraps what they raise.
+        cause = getattr(error, "exception", error)
+        raise InventoryRefused([f"{path}: {type(cause).__name__}: {cause}"]) from None
 
 
 def host(path: Path, name: str) -> Host:

@@ -11,6 +11,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def unreadable(inventory: Path) -> Iterator[str]:
+    """A line for each file, of inventory and group data, that Python does not take as UTF-8 text.
+
+    pyinfra answers that by a traceback. A file that is not there is none of them.
+    """
+    for path in _files(inventory):
+        try:
+            # pyinfra reads UTF-8, whatever encoding the file itself declares.
+            compile(path.read_bytes().decode(), str(path), "exec", dont_inherit=True)
+        except FileNotFoundError:
+            continue
+        except UnicodeDecodeError as error:
+            yield f"{path}: it is no UTF-8 text (byte {error.start}): save it as UTF-8"
+        except SyntaxError as error:
+            yield f"{path}:{error.lineno or 1}: {error.msg}"
+        except (OSError, ValueError) as error:
+            yield f"{path}: {getattr(error, 'strerror', None) or error}"
+
+
+def ended(inventory: Path, code: object) -> str:
+    """The line for an inventory that ended the program, such as by sys.exit, instead of nodes."""
+    said = f" ({' '.join(str(code).split())})" if code not in (None, 0) else ""
+    return f"{inventory}: it, or its group data, ended the program{said}: take sys.exit() out"
+
+
+def _files(inventory: Path) -> Iterator[Path]:
+    yield inventory
+    yield from sorted((inventory.parent / "group_data").glob("*.py"))
+
+
 def unlisted(inventory: Path) -> list[str]:
     """A line for each group that is no list: of a pair pyinfra takes the first, a name, for one.
 
@@ -33,11 +63,11 @@ def unlisted(inventory: Path) -> list[str]:
 
 def faults(inventory: Path) -> Iterator[str]:
     """A line for each such place, in the inventory and in its group data."""
-    for path in (inventory, *sorted((inventory.parent / "group_data").glob("*.py"))):
+    for path in _files(inventory):
         try:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
-            continue  # pyinfra says so itself, or it is no file
+            continue  # it is unreadable
         found = [*_unset(tree), *_twice_in_mappings(tree)]
         yield from (f"{path}:{line}: {why}" for line, why in found)
 

@@ -8,12 +8,14 @@ the whole run there, with one line a problem, while nothing has been touched.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
 from gevent import GreenletExit  # type: ignore[import-untyped]
 from pyinfra.api.exceptions import ConnectorDataTypeError
 from pyinfra.api.host import Host
@@ -60,15 +62,28 @@ def attach() -> None:
     state = ctx_state.get()
     _attached.append(state)
     connections.note_lists()
+    path = Path(group_data.inventory())
+    if unreadable := [*inventory_text.unreadable(path)]:
+        _refuse(unreadable)
+    if context := click.get_current_context(silent=True):
+        context.call_on_close(partial(_refuse_end, state, path))
     recorder.note_interrupts(state)
     # What this run leaves belongs to the site of its inventory, wherever it was started.
-    if (inventory := Path(group_data.inventory())).is_file():
-        os.environ[places.SITE] = str(places.site_of(inventory))
+    if path.is_file():
+        os.environ[places.SITE] = str(places.site_of(path))
     _once_initialised(state, _listen)
 
 
+def _refuse_end(state: State, inventory: Path) -> None:
+    """Refuse what an inventory, or its group data, ends by itself: its code would be the run's."""
+    ended = sys.exc_info()[1]
+    if isinstance(ended, SystemExit) and not state.initialised and not _refused:
+        _refuse([inventory_text.ended(inventory, ended.code)])
+
+
 def _listen(state: State) -> None:
-    if lines := connections.unmatched(state):
+    foreign = (f"{group_data.inventory()}: {x}" for x in connections.without_ssh(state.inventory))
+    if lines := connections.unmatched(state) or [*foreign]:
         _refuse(lines)
     state.add_callback_handler(Preflight())
     recorder.attach(state)
@@ -145,15 +160,15 @@ class SpecCache:
     def node(self, host: Host) -> Node | list[Problem]:
         """The node of a host, or what is wrong with its data."""
         data = _data(host, self._gateways)
-        key = repr(sorted(data.items()))
+        key = repr(sorted(data.items(), key=lambda item: str(item[0])))
         if key not in self._specs:
             self._specs[key] = _parsed(data)
         parsed = self._specs[key]
         foreign = list(connections.problems(self._state, host))
         if isinstance(parsed, list):
             return [*foreign, *parsed]
-        if foreign:
-            return foreign
+        if problems := [*foreign, *connections.beside_sshd(host, parsed)]:
+            return problems
         # A member of a group renders by its own name.
         key += host.name if parsed.group else ""
         if key not in self._checked:
@@ -176,7 +191,8 @@ def _checked(name: str, spec: NodeSpec) -> tuple[Node, list[Problem]]:
 
 def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:
     """The host's inventory data with *changes* on top, through the same checks."""
-    return _parsed(_data(host, Gateways(host.inventory), changes))
+    found = _parsed(_data(host, Gateways(host.inventory), changes))
+    return found if isinstance(found, list) else [*connections.beside_sshd(host, found)] or found
 
 
 class Gateways:

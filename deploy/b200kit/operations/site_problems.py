@@ -41,6 +41,8 @@ def read(path: Path) -> InventoryLook:
     hosts = inventory_process.hosts(path)
     lines = [f"{host.name}: {each.key}: {each.message}" for host in hosts for each in _of(host)]
     lines = [*connections.of_lists(hosts), *inventory_text.faults(path), *lines]
+    if foreign := [*connections.without_ssh(hosts)]:
+        raise inventory_process.InventoryRefused(foreign)
     if empty := connections.without_nodes(str(path), len(hosts)):
         lines.append(empty)
     keyless = (host.name for host in hosts if not host.data.get("ssh_key"))

@@ -60,7 +60,7 @@ def test_inventory_that_is_no_python_is_one_line(
     (inventories / file).write_text("\nnodes = [\n")
     assert cli.main(["ready"]) == 1
     said = capsys.readouterr().err
-    assert (said.count("\n"), f"{inventories / file} line 2" in said) == (1, True)
+    assert (said.count("\n"), f"{inventories / file}:2:" in said) == (1, True)
 
 
 def test_a_run_gets_its_password_by_its_environment_alone(

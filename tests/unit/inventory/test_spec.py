@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+from b200kit.inventory import rules
 from b200kit.inventory.keys.problem import json_schema, not_none
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
+
+SERVER = {"bind": "10.0.0.1", "from": ["10.0.0.0/24"]}
+ROUTER = {"requirements": "router.txt", "version": "0.1.17"}
 
 
 def problems(**changes: object) -> dict[str, str]:
@@ -42,6 +47,41 @@ def test_nothing_is_left_unjudged_unless_the_inventory_says_so() -> None:
 
 def test_misspelt_key_gets_a_hint() -> None:
     assert_message(*described(drivr="580.126.20"))
+
+
+@in_subtests(
+    ("changes", "key"),
+    [
+        ({4: 5}, "4"),
+        ({"smoke": {4: 5}}, "smoke.4"),
+    ],
+)
+def test_key_that_is_no_string_is_named(changes: dict[Any, object], key: str) -> None:
+    found = parse({**data(), **changes}, CATALOGUE)
+    assert isinstance(found, list)
+    assert [problem.key for problem in found] == [key]
+
+
+@in_subtests(
+    ("changes", "key"),
+    [
+        ({"gateway_port": 22}, "gateway_port"),
+        ({"gateway_port": 21}, "gateway_port"),
+        ({"replica_ports": [22, 8001]}, "replica_ports"),
+        ({"fleet": {"port": 22}}, "fleet.port"),
+        ({"weights": {"server": SERVER | {"port": 22}}}, "weights.server.port"),
+        ({"monitoring": {"port": 22, "from": ["10.0.0.1"]}}, "monitoring.port"),
+        ({"monitoring": {"node_exporter": 22, "from": ["10.0.0.1"]}}, "monitoring.node_exporter"),
+        ({"proof": {"share_port": 22}}, "proof.share_port"),
+        ({"gateway": {"router": ROUTER | {"port": 22}}}, "gateway.router.port"),
+        ({"gateway": {"router": ROUTER | {"port": 21}}}, "gateway.router.port"),
+    ],
+)
+def test_port_of_sshd_is_refused(changes: dict[str, object], key: str) -> None:
+    spec = parse(data(**changes), CATALOGUE)
+    assert isinstance(spec, NodeSpec)
+    assert [problem.key for problem in rules.beside_sshd(spec, 22)] == [key]
+    assert list(rules.beside_sshd(spec, 2222)) == []
 
 
 def test_misspelt_key_inside_a_mapping_is_named_with_its_path() -> None:

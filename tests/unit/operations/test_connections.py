@@ -79,6 +79,12 @@ def test_no_node_is_said_twice(
         assert list(connections.said_twice()) == said
 
 
+def test_machine_that_is_not_reached_over_ssh_is_no_node() -> None:
+    for nodes, wrong in ((["@local", "n01"], 1), (["n01"], 0), (["@dockerssh/n01:image"], 0)):
+        lines = [*connections.without_ssh(inventories.Inventory((nodes, {})))]
+        assert [line.startswith("@local: ") for line in lines] == [True] * wrong
+
+
 @in_subtests(
     ("nodes", "said"),
     [

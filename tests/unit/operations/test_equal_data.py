@@ -34,7 +34,7 @@ def host(name: str, read: Callable[[str], object] = len, **more: Any) -> Any:
         read(name)
         return data(**more)
 
-    return SimpleNamespace(name=name, data=SimpleNamespace(dict=given))
+    return SimpleNamespace(name=name, data=SimpleNamespace(dict=given, get={}.get))
 
 
 class Counting:

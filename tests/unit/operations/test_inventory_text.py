@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from b200kit.operations.inventory_text import faults, unlisted
+from b200kit.operations.inventory_text import faults, unlisted, unreadable
 from tests.subtests import in_subtests
 
 
@@ -51,3 +51,29 @@ def test_group_data_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "group_data" / "prod.py").write_text('smoke = {"rate": 1.0, "rate": 2.0}\nx: 4\n')
     found = list(faults(tmp_path / "prod.py"))
     assert [line.rpartition("/")[2].split(" ")[0] for line in found] == ["prod.py:2:", "prod.py:1:"]
+
+
+@in_subtests(
+    ("content", "said"),
+    [
+        ("nodes = []\n".encode("utf-16"), ": it is no UTF-8 text (byte 0)"),
+        ("# caf\xe9\n".encode("latin-1"), ": it is no UTF-8 text (byte 5)"),
+        (b"# -*- coding: latin-1 -*-\n# caf\xe9\n", ": it is no UTF-8 text"),
+        (b"\nnodes = [\n", ":2: "),
+        (b"nodes = []\0\n", ""),
+        ("nodes = []  # caf\xe9\n".encode(), None),
+        (None, None),
+    ],
+)
+def test_file_that_python_does_not_take_is_named(
+    tmp_path: Path, content: bytes | None, said: str | None
+) -> None:
+    inventory, data = tmp_path / "prod.py", tmp_path / "group_data" / "nodes.py"
+    data.parent.mkdir(exist_ok=True)
+    for path, other in ((inventory, data), (data, inventory)):
+        other.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        found = [*unreadable(inventory)]
+        assert [line.startswith(f"{path}{said}") for line in found] == [True] * (said is not None)

@@ -54,6 +54,8 @@ def _problem(root: Schema, found: ErrorDetails) -> Problem:
         return Problem(key, f"unknown key{did_you_mean(str(name), known)}")
     if found["type"] == "missing":
         return Problem(key, f"is required: {_at(root, parents)['properties'][name]['description']}")
+    if found["type"] == "invalid_key":
+        return Problem(key, f"is no name of a key: {show(name)}, not a string")
     if name == "[key]":
         return Problem(".".join(map(str, path[:-2])), f"must have string keys, not {path[-2]!r}")
     if found["type"] == "twice":
