@@ -19,6 +19,7 @@ from b200kit.cli.command import (
     STORE,
     Command,
     Group,
+    NewFolder,
     page_option,
     refusals,
 )
@@ -89,7 +90,7 @@ def _verified(verdict: Verdict, who: str, as_json: bool) -> None:
 )  # fmt: skip
 @_RUN
 @click.option(
-    "--to", type=click.Path(path_type=Path), required=True, metavar="DIR",
+    "--to", type=NewFolder(), required=True, metavar="DIR",
     help="One that is there is not written into.",
 )  # fmt: skip
 def sanitise(folder: Path, to: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import click
 from click.core import iter_params_for_processing
 from click.shell_completion import CompletionItem
+
+from b200kit.run.places import NoSite
 
 INTERRUPTED = 130
 USAGE, UNWRITABLE, READER_LEFT = 64, 74, 141
@@ -27,6 +30,10 @@ EXIT_CODES = {
 """What codes mean with every command; each command's help says what they are with it."""
 
 
+_OF_SITE = ("inventory", "reports", "store")
+"""Options that name what is otherwise the site's."""
+
+
 class Command(click.Command):
     """A command whose help ends with the meaning of its exit codes."""
 
@@ -38,6 +45,15 @@ class Command(click.Command):
         """Write the exit codes below the options."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it; where no site is, the options are named that stand for it."""
+        try:
+            return super().invoke(ctx)
+        except NoSite as error:
+            absent = [f"--{name}" for name in _OF_SITE if ctx.params.get(name, "") is None]
+            instead = f", or give {' and '.join(absent)}" if absent else ""
+            raise NoSite(f"{error}{instead}") from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it, but all that is missing or wrong is named at once, not the first."""
@@ -90,6 +106,34 @@ def refusals(exit_code: int) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise Refusal(error, exit_code) from None
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a directory that cannot be written into or made, before there is anything to write.
+
+    Raises click.UsageError, which names what is in the way.
+    """
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise click.UsageError(f"{there} is no directory: nothing can be written to {folder}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise click.UsageError(f"{there} cannot be written to: nothing can be put in {folder}")
+
+
+class NewFolder(click.Path):
+    """A directory that a command writes into, made where it is not there."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; one that cannot be written into is refused as the option's value."""
+        found = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            require_writable(found)
+        except click.UsageError as error:
+            self.fail(error.message, param, ctx)
+        return found
 
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any] | click.Command)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from b200kit.catalog import load, model_name, shipped
-from b200kit.cli.command import Command, Refusal, words
+from b200kit.cli.command import Command, Refusal, require_writable, words
 from b200kit.cli.deploys import JUMP, PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
@@ -116,6 +116,7 @@ def command(
     """
     _require_sound(hosts, jump, endpoint, source)
     folder = folder or places.site() or Path()
+    require_writable(folder / places.INVENTORIES)
     word = model or _answer()
     name = _named(word, folder)
     choices = shipped.read(_CHOICES)

@@ -33,7 +33,7 @@ def command() -> None:
     exit_codes={
         0: "the node proved it, and it holds now",
         REFUSED: "refused, with the reason",
-        UNREADABLE: "the proof, its signature or the pinned keys cannot be read",
+        UNREADABLE: "the proof, its signature, the pinned keys or the store cannot be read",
     },
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="PATH")
@@ -67,7 +67,8 @@ def verify(
     try:
         content = file.read_bytes()
         signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()
-        proof = _verified(content, signed, node, name, known_hosts.expanduser(), Store(store))
+        state = _read(file, content)
+        proof = _verified(state, content, signed, node, name, known_hosts.expanduser(), store)
     except OSError as error:
         raise Refusal(error, UNREADABLE) from None
     except ValueError as error:
@@ -75,11 +76,19 @@ def verify(
     console.document(unstructure(proof)) if as_json else console.out(_summary(proof))
 
 
+def _read(file: Path, content: bytes) -> AgentState:
+    try:
+        return documents.decode(AgentState, content)
+    except ValueError as error:
+        raise Refusal(f"{file}: {error}", UNREADABLE) from None
+
+
 def _verified(
-    content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, store: Store
-) -> Proof:
+    state: AgentState, content: bytes, signed: bytes, node: str | None, name: str | None,
+    hosts: Path, store: Path | None,
+) -> Proof:  # fmt: skip
     """The proof. Raises ValueError: refused; OSError: not read."""
-    proof = documents.decode(AgentState, content).proof
+    proof = state.proof
     if proof is None:
         raise ValueError("no proof is issued there")
     if node is not None and node != proof.node:
@@ -90,7 +99,7 @@ def _verified(
     if why := proofs.problem(proof, datetime.now(UTC)):
         raise ValueError(why)
     sha256 = hashlib.sha256(content).hexdigest()
-    if why := proofs.replayed(store, proof.node, key, proof.sequence, sha256):
+    if why := proofs.replayed(Store(store), proof.node, key, proof.sequence, sha256):
         raise ValueError(why)
     return proof
 

@@ -45,8 +45,10 @@ def pinned(file: Path, node: str, name: str | None = None, namespace: str = NAME
     try:
         keys = known_hosts.pinned(file.read_text("utf-8", "replace"), [name or node])
         return signers(node, keys, namespace)
+    except OSError as error:
+        raise OSError(f"{file}: {error.strerror}; --known-hosts names the pinned keys") from None
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+        raise ValueError(f"{file}: {error}; --known-hosts names another file") from None
 
 
 def signer(

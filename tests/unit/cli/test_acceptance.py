@@ -13,6 +13,7 @@ from b200kit.cli.command import USAGE
 from b200kit.node.acceptance import folder as folders
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.reprovision.ledger import Ledger
+from b200kit.run.places import SITE
 from tests.messages import assert_message
 from tests.unit.acceptance import runs
 from tests.unit.reprovision.test_fleet_limits import in_folder
@@ -67,6 +68,14 @@ def test_a_run_is_verified_by_its_node_s_pinned_key(inside: Path, capsys: Captur
     assert run("verify", path, "--known-hosts", hosts, "--name", "10.0.0.1") == USAGE
     assert run("verify", path, "--known-hosts", "none") == 1
     assert_message(*capsys.readouterr().err.splitlines())
+
+
+def test_a_run_is_verified_outside_a_site(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(SITE, raising=False)
+    assert run("verify", path_of(site), "--known-hosts", site / "known_hosts") == 0
 
 
 def test_slow_ones_are_listed_and_floors_printed(inside: Path, capsys: Capture) -> None:

@@ -18,6 +18,8 @@ from b200kit.node.lib import signature
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
 from b200kit.node.state.proof import KINDS, Evidence, Proof, ProofRules, ServingNow, stamp
+from b200kit.run.places import SITE
+from b200kit.store.database import VARIABLE
 
 BOOT, DIGEST = "4f0c3b6e-0f5b", "5c5e" * 16
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), ["look"])
@@ -159,9 +161,12 @@ def test_what_is_refused_is_not_noted_as_seen(folder: Path) -> None:
     assert verify(folder, signed(folder, proof_of(sequence=41))) == 0
 
 
-def test_another_schema_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_proof_of_another_schema_or_none_is_told_apart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/1"})
-    assert "b200kit/proof/2" in refusal(folder, file, capsys)
+    assert verify(folder, file) == 2
+    assert "b200kit/proof/2" in capsys.readouterr().err
     assert "no proof" in refusal(folder, signed(folder, None), capsys)
 
 
@@ -170,6 +175,34 @@ def test_what_cannot_be_read_is_no_refusal(folder: Path, gone: str) -> None:
     file = signed(folder, proof_of())
     (folder / gone).unlink()
     assert verify(folder, file) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"node": "n01"}'])
+def test_damaged_file_is_one_that_cannot_be_read(
+    folder: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = signed(folder, proof_of())
+    file.write_bytes(content)
+    assert verify(folder, file) == 2
+    assert capsys.readouterr().err.startswith(f"b200 proof: {file}: ")
+
+
+def test_outside_a_site_the_options_that_stand_for_it_are_enough_and_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    for name in (SITE, VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    file = signed(folder, proof_of())
+    assert verify(folder, file, "--store", str(folder / "b200.db")) == 0
+    capsys.readouterr()
+    assert verify(folder, file) == USAGE
+    assert "--store" in capsys.readouterr().err
+    for code, hosts in ((2, folder / "none"), (1, folder / "n02.pub")):
+        assert cli.main(["proof", "verify", str(file), "--known-hosts", str(hosts)]) == code
+        said = capsys.readouterr().err
+        assert str(hosts) in said
+        assert "--known-hosts" in said
 
 
 def test_a_node_is_found_by_its_name_among_the_pinned_keys(folder: Path) -> None:

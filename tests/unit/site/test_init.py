@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.cli import init
+from b200kit.cli.command import USAGE
 from b200kit.run.login import Login, parsed
 from b200kit.site import files, look
 from b200kit.site.look import NotUsable
@@ -62,6 +64,24 @@ def test_site_is_written_once_and_then_proposed(known: Path, capsys: Capture) ->
     # By its own known_hosts, once there is one.
     known.unlink()
     assert run(known, "root@n01", "n02") == 0
+
+
+def test_place_that_cannot_be_written_is_refused_before_a_node_is_asked(
+    known: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: Any) -> Any:
+        raise AssertionError("a node was asked")
+
+    monkeypatch.setattr(look, "login", asked)
+    site = known.parent / "site"
+    site.write_text("a file")
+    assert run(known, "n01") == USAGE
+    assert f"{site} is no directory" in capsys.readouterr().err
+    site.unlink()
+    # Whoever runs the tests may write anywhere.
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    assert run(known, "n01") == USAGE
+    assert f"{known.parent} cannot be written to" in capsys.readouterr().err
 
 
 def test_one_node_that_is_not_usable_leaves_everything_unwritten(

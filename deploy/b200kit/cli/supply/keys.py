@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from b200kit.catalog import load
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, NewFolder, Refusal
 from b200kit.run import console
 from b200kit.supply.program import SupplyRefused
 from b200kit.supply.vendor_keys import bring
@@ -22,8 +22,7 @@ DONE, REFUSED = 0, 1
 )
 @click.argument("system")
 @click.option(
-    "--to", "folder", required=True, type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
+    "--to", "folder", required=True, type=NewFolder(), metavar="DIR",
     help="`keys/` beside the inventory.",
 )  # fmt: skip
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, NewFolder, Refusal
 from b200kit.run import console, places
 from b200kit.supply.locks import make
 from b200kit.supply.locks.lock_file import difference, pins, said, same_pins
@@ -37,7 +37,7 @@ MADE, REFUSED, USAGE = 0, 1, 2
 )
 @click.option(
     "--to",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NewFolder(),
     metavar="DIR",
     default=lambda: places.LOCKS if places.IN_CHECKOUT else Path("requirements"),
     help="Directory of the locks; else requirements/.",

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from b200kit.catalog import systems
-from b200kit.cli.command import JSON, Command, Group, Refusal, words
+from b200kit.cli.command import JSON, Command, Group, NewFolder, Refusal, words
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.weights.manifest import size_text
@@ -55,7 +55,7 @@ _private = click.option(
     help="The private key, which never lies in a mirror.",
 )  # fmt: skip
 _to = click.option(
-    "--to", "root", required=True, type=_Path, metavar="DIR", help="The mirror's directory."
+    "--to", "root", required=True, type=NewFolder(), metavar="DIR", help="The mirror's directory."
 )
 _key = click.option(
     "--public-key", "key", required=True, metavar="PATH",
@@ -70,7 +70,7 @@ def command() -> None:
 
 
 @command.command("key", cls=Command, exit_codes=_CODES)
-@click.option("--to", "folder", required=True, type=_Path, metavar="DIR",
+@click.option("--to", "folder", required=True, type=NewFolder(), metavar="DIR",
               help="`keys/` beside the inventory.")  # fmt: skip
 @_private
 def make_key(folder: Path, private: Path) -> int:

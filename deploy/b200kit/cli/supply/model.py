@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from b200kit.catalog import load, model_name
-from b200kit.cli.command import Command, Group, Refusal
+from b200kit.cli.command import Command, Group, NewFolder, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import ManifestFile, parse, size_text
@@ -58,7 +58,7 @@ def command() -> None:
 @command.command("publish", cls=Command, exit_codes=_CODES)
 @click.argument("what", metavar="REPO@COMMIT|DIR")
 @click.option(
-    "--to", "store", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--to", "store", required=True, type=NewFolder(), metavar="DIR",
     help="Directory of the model store.",
 )  # fmt: skip
 @_NAMED
@@ -89,7 +89,7 @@ def publish_model(
 @click.argument("what", metavar="MODEL|REPO@COMMIT")
 @click.option(
     "--to", "folder", required=True, metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False), help="`models/` beside the inventory.",
+    type=NewFolder(), help="`models/` beside the inventory.",
 )  # fmt: skip
 @_NAMED
 @_WITHOUT

@@ -124,7 +124,7 @@ def refusal(path: Path) -> tuple[str, ...]:
 @pytest.mark.process
 def test_inventory_that_no_mirror_can_be_made_for_is_refused(tmp_path: Path) -> None:
     assert "is no file" in refusal(tmp_path / "none.py")[0]
-    assert "SyntaxError" in refusal(site(tmp_path, more="x = (\n"))[0]
+    assert "prod.py:11: " in refusal(site(tmp_path, more="x = (\n"))[0]
     assert "there is no node" in refusal(site(tmp_path, nodes=""))[0]
     both = '("n01", {"source": "internet", "model_manifest": "m"}), ("n02", {"driver": "1"})'
     lines = refusal(site(tmp_path, nodes=both))
