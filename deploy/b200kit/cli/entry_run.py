@@ -16,7 +16,7 @@ from typing import IO
 
 import click
 
-from b200kit.cli.command import Refusal
+from b200kit.cli.command import INTERRUPTED, Refusal
 from b200kit.node.lib.documents import Object, decode
 from b200kit.operations import inventory_text
 from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
@@ -24,6 +24,8 @@ from b200kit.run import console, places, remote
 
 NO_RUN = 1
 _PYINFRA = ("-m", "pyinfra")
+_STEP = "-->"
+"""What pyinfra's lines about itself begin with."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,9 @@ class EntryRun:
             progress.stop()
             console.out(*result[0].splitlines(), colour=True)
             if not result[0] and not progress.spoke:
-                # No code of ours: one of the inventory's own could be that of a run that went well.
-                raise Refusal(self._why(chatter, code), NO_RUN)
+                # A code of the inventory's own could be that of a run that went well.
+                interrupted = code in (INTERRUPTED, -signal.SIGINT)
+                raise Refusal(self._why(chatter, code), INTERRUPTED if interrupted else NO_RUN)
         return code
 
     def _progress(self) -> Progress:
@@ -94,9 +97,9 @@ class EntryRun:
         said = chatter.read().decode("utf-8", "replace")
         lines = [line for line in map(str.strip, click.unstyle(said).splitlines()) if line]
         place = next((line for line in reversed(lines) if str(self.inventory.parent) in line), "")
-        return "; ".join(dict.fromkeys([*([place] if place else []), *lines[-1:]])) or (
-            f"{self.inventory} ended the program with exit code {code}. Nothing was changed."
-        )
+        last = [line for line in lines[-1:] if not line.startswith(_STEP)]
+        silent = inventory_text.ended(self.inventory, code)
+        return "; ".join(dict.fromkeys([*([place] if place else []), *last])) or silent
 
 
 def _all(stream: IO[str] | None) -> str:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from b200kit.catalog import load, model_name, shipped
-from b200kit.cli.command import Command, Refusal, require_writable, words
+from b200kit.cli.command import Command, NewFolder, Refusal, require_writable, words
 from b200kit.cli.deploys import JUMP, PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
@@ -63,7 +63,7 @@ class _Ways:
 @click.option(
     "--to",
     "folder",
-    type=_Path,
+    type=NewFolder(),
     metavar="DIR",
     help="The site's directory; else the site here, or .",
 )

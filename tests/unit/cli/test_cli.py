@@ -15,7 +15,7 @@ import pytest
 
 from b200kit import __version__, cli
 from b200kit.catalog import load
-from b200kit.cli.command import EXIT_CODES, READER_LEFT, UNWRITABLE, USAGE
+from b200kit.cli.command import EXIT_CODES, READER_LEFT, UNWRITABLE, USAGE, NewFolder
 from b200kit.cli.pages import commands_page
 from tests.subtests import in_subtests
 from tests.unit import states
@@ -81,6 +81,16 @@ def test_an_option_is_the_same_with_every_command(where: str) -> None:
     metavar = param.metavar or ("" if isinstance(param, click.Option) else str(param.name).upper())
     assert {*re.findall(r"[A-Z][A-Z0-9]+", metavar)} <= words_of_metavars()
     assert not re.search(r"\b[Cc]atalogs?\b|\b[Cc]olor\b", getattr(param, "help", None) or "")
+
+
+def test_a_directory_that_a_command_writes_is_looked_at_before_anything_is_done(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    written = [p for p in params().values() if p.opts[-1] == "--to" and p.metavar == "DIR"]
+    assert {type(param.type) for param in written} == {NewFolder}
+    (tmp_path / "file").touch()
+    assert cli.main(["keys", "debian12", "--to", str(tmp_path / "file" / "keys")]) == USAGE
+    assert str(tmp_path / "file") in capsys.readouterr().err
 
 
 def test_an_option_of_several_commands_is_in_the_table() -> None:

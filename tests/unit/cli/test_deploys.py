@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_inventory_that_is_no_python_is_one_line(
     assert cli.main(["ready"]) == 1
     said = capsys.readouterr().err
     assert (said.count("\n"), f"{inventories / file}:2:" in said) == (1, True)
+
+
+@pytest.mark.parametrize(("code", "exits"), [(0, 1), (3, 1), (130, 130)])
+def test_code_of_a_run_that_said_nothing_is_none_of_a_run(
+    inventories: Path, code: int, exits: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """As of an inventory that calls sys.exit before it attaches anything."""
+    (inventories / "prod.py").touch()
+    ends = f"import sys; print('--> Loading inventory...', file=sys.stderr); sys.exit({code})"
+    monkeypatch.setattr(EntryRun, "_words", lambda *_: [sys.executable, "-S", "-c", ends])
+    assert cli.main(["ready"]) == exits
+    assert str(inventories / "prod.py") in capsys.readouterr().err
 
 
 def test_a_run_gets_its_password_by_its_environment_alone(

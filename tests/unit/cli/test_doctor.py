@@ -17,6 +17,7 @@ from b200kit.operations.site_problems import InventoryLook
 from b200kit.store import database
 from tests.messages import assert_message
 from tests.subtests import in_subtests
+from tests.unit.specs import data
 
 Capture = pytest.CaptureFixture[str]
 
@@ -143,12 +144,36 @@ MOUNTS = {
         ('nodes = ["n01", "n01"]', "n01 is given twice"),
         ('nodes = ["n01", ("n02", {"ssh_hostname": "n01"})]', "have one address"),
         ('nodes = [("n01", {"ssh_user": 0})]', "n01: ssh_user: must be a string"),
+        ('nodes = [("n01", {4: 5})]', "n01: 4: "),
+        (f"nodes = [('n01', {data(gateway_port=2222, ssh_port=2222)})]", "n01: gateway_port: "),
     ],
+    one_in=3,
 )
 def test_lists_are_read_as_a_run_reads_them(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "prod.py"
     path.write_text(text)
     assert [line for line in site_problems.of_inventory(path).problems if said in line]
+
+
+@in_subtests(
+    ("text", "said"),
+    [
+        ("raise SystemExit('locked')", "(locked)"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("nodes = ['@local']", "@local: "),
+        ("# caf\xe9", "no UTF-8"),
+    ],
+    one_in=3,
+)
+def test_inventory_without_nodes_to_look_at_is_one_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "prod.py"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InventoryRefused) as refused:
+        site_problems.of_inventory(path)
+    [line] = refused.value.lines
+    assert said in line
 
 
 @pytest.mark.parametrize("mount", MOUNTS)

@@ -74,10 +74,13 @@ def test_place_that_cannot_be_written_is_refused_before_a_node_is_asked(
 
     monkeypatch.setattr(look, "login", asked)
     site = known.parent / "site"
-    site.write_text("a file")
-    assert run(known, "n01") == USAGE
-    assert f"{site} is no directory" in capsys.readouterr().err
-    site.unlink()
+    for file in (site, site / "inventories"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("a file")
+        assert run(known, "n01") == USAGE
+        assert str(file) in capsys.readouterr().err
+        file.unlink()
+    site.rmdir()
     # Whoever runs the tests may write anywhere.
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     assert run(known, "n01") == USAGE
