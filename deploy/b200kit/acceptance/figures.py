@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import median
 
 from b200kit.acceptance import peers
 from b200kit.acceptance.peers import PeerFinding
 from b200kit.catalog import hardware
-from b200kit.inventory.keys.acceptance import AcceptanceFloor
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.acceptance.table import table
-from b200kit.node.state.acceptance import AcceptancePlan, Floor, Fold, SegmentLine
+from b200kit.node.acceptance.verdict import folded
+from b200kit.node.state.acceptance import AcceptancePlan, Floor, SegmentLine
 
 _HARDWARE = {
     "bandwidth.peer_floor": ("gpu_to_gpu_gb_per_s",),
@@ -46,11 +45,8 @@ def floors(spec: NodeSpec) -> dict[str, Floor]:
         for metric in metrics
         if (entry := expect.get(key))
     }
-    return {**of_hardware, **{metric: _own(one) for metric, one in spec.acceptance_floors}}
-
-
-def _own(one: AcceptanceFloor) -> Floor:
-    return Floor(one.value, one.unit, one.holds, one.source, one.date, one.kind)
+    own = {metric: Floor(**one.model_dump()) for metric, one in spec.acceptance_floors}
+    return {**of_hardware, **own}
 
 
 @dataclass(frozen=True)
@@ -64,28 +60,14 @@ class Measured:
     @property
     def is_compared(self) -> bool:
         """Whether more of it is better, and less of it slower."""
-        return folds().get(self.metric) == "min"
-
-
-@cache
-def folds() -> dict[str, Fold]:
-    """What the segments of each metric come to, as tests declare it."""
-    return {metric: fold for test in table().tests for metric, fold in test.metrics.items()}
-
-
-_FOLDED: dict[Fold, Callable[[float, float], float]] = {
-    "min": min, "max": max, "sum": float.__add__, "last": lambda before, now: now,
-}  # fmt: skip
+        return table().fold(self.metric) == "min"
 
 
 def measured(lines: Iterable[SegmentLine]) -> list[Measured]:
     """What a run measured, in the order of its tests, by segments that ended as they should."""
     found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for line in lines:
-        for one in line.values if line.outcome == "done" else ():
-            by, fold = found[one.metric, one.unit], _FOLDED[folds().get(one.metric, "last")]
-            before = by.get(one.subject)
-            by[one.subject] = one.value if before is None else fold(before, one.value)
+    for (metric, subject), (value, unit) in folded(lines).items():
+        found[metric, unit][subject] = value
     return [Measured(metric, unit, by) for (metric, unit), by in found.items()]
 
 
@@ -118,10 +100,8 @@ def _among(one: Measured, among: str, values: Mapping[str, float]) -> Iterator[C
 
 def newest(runs: Iterable[Run]) -> list[Run]:
     """Of each node the run that began last."""
-    by_node: dict[str, Run] = {}
-    for run in sorted(runs, key=lambda run: run[0].started_at):
-        by_node[run[0].node] = run
-    return list(by_node.values())
+    in_order = sorted(runs, key=lambda run: run[0].started_at)
+    return list({plan.node: (plan, lines) for plan, lines in in_order}.values())
 
 
 @dataclass(frozen=True)

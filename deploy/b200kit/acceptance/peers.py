@@ -28,8 +28,8 @@ Rating = Literal["alike", "watch", "bad", "not compared"]
 class PeerFinding:
     """One of several: its value, and how far from their median.
 
-    `percent`: below 0 is below the median, on whichever side is better. `z`: None where most are
-    the same, so that there is no spread to measure by.
+    `percent`: below 0 is below the median. `z`: None where most are the same, so that there is no
+    spread to measure by.
     """
 
     name: str
@@ -42,7 +42,7 @@ class PeerFinding:
 
 
 class Baseline(NamedTuple):
-    """What a group is like, and the floor (or ceiling) that follows from it."""
+    """What a group is like, and the floor that follows from it."""
 
     n: int
     median: float
@@ -50,11 +50,10 @@ class Baseline(NamedTuple):
     floor: float
 
 
-def compare(values: Mapping[str, float], least_better: bool = False) -> list[PeerFinding]:
-    """Each value against all of them, in their order; only what is slower is bad or to watch.
+def compare(values: Mapping[str, float]) -> list[PeerFinding]:
+    """Each rate against all of them, in their order; only what is slower is bad or to watch.
 
-    `least_better`: less is faster, as with latency. Fewer than LEAST, or a median of 0, are
-    not compared.
+    Fewer than LEAST, or a median of 0, are not compared.
     """
     middle, mad = centre(values.values()) if values else (0.0, 0.0)
     compared = len(values) >= LEAST and middle != 0
@@ -62,28 +61,26 @@ def compare(values: Mapping[str, float], least_better: bool = False) -> list[Pee
     for name, value in values.items():
         percent = 100 * (value - middle) / abs(middle) if middle else 0.0
         z = (value - middle) / (OF_MAD * mad) if mad else None
-        rating = _rating(percent, z, least_better) if compared else "not compared"
+        rating = _rating(percent, z) if compared else "not compared"
         found.append(PeerFinding(name, value, len(values), middle, percent, z, rating))
     return found
 
 
-def _rating(percent: float, z: float | None, least_better: bool) -> Rating:
-    slower = percent if least_better else -percent
-    if slower > BAD_PERCENT and (z is None or abs(z) > BAD_Z):
+def _rating(percent: float, z: float | None) -> Rating:
+    if percent < -BAD_PERCENT and (z is None or z < -BAD_Z):
         return "bad"
-    return "watch" if slower > WATCH_PERCENT else "alike"
+    return "watch" if percent < -WATCH_PERCENT else "alike"
 
 
-def baseline(values: Iterable[float], least_better: bool = False) -> Baseline:
-    """What a group of values, at least one, holds a later one to.
+def baseline(values: Iterable[float]) -> Baseline:
+    """What a group of rates, at least one, holds a later one to.
 
-    The floor lies BAD_PERCENT or BAD_Z deviations below the median, whichever is further; the
-    ceiling of `least_better` as far above it.
+    The floor lies BAD_PERCENT or BAD_Z deviations below the median, whichever is further.
     """
     listed = list(values)
     middle, mad = centre(listed)
     room = max(abs(middle) * BAD_PERCENT / 100, BAD_Z * OF_MAD * mad)
-    return Baseline(len(listed), middle, mad, middle + (room if least_better else -room))
+    return Baseline(len(listed), middle, mad, middle - room)
 
 
 def centre(values: Iterable[float]) -> tuple[float, float]:

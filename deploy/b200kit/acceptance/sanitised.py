@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -48,7 +48,7 @@ class SanitisedRun:
 def sanitised(
     files: Mapping[str, str],
     plan: AcceptancePlan,
-    lines: tuple[SegmentLine, ...],
+    lines: Sequence[SegmentLine],
     words: Set[str],
     key: bytes,
 ) -> SanitisedRun:
@@ -69,7 +69,7 @@ def sanitised(
     return SanitisedRun(copies, dict(made.counts))
 
 
-def _identities(plan: AcceptancePlan, lines: tuple[SegmentLine, ...]) -> Iterator[str]:
+def _identities(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Iterator[str]:
     machine = plan.machine
     every = (plan.node, plan.node.partition(".")[0], plan.id, machine.serial, *machine.gpus,
              *machine.gpu_serials, *(line.boot_id for line in lines))  # fmt: skip

@@ -2,8 +2,8 @@
 
 What holds of a run that is verified:
 
-1. SHA256SUMS names every file of the folder but itself and its signature, and no other; there is no
-   link or device among them, and each has the digest that stands there.
+1. SHA256SUMS is that of the folder: every file but itself and signatures, each with its digest,
+   and no link or device among them.
 2. The node that the plan names signed SHA256SUMS for acceptance, with its pinned host key.
 3. Plan and lines are read strictly, and each raw file is the one that its line names.
 4. The verdict is what anybody computes of plan and lines.
@@ -12,12 +12,11 @@ What holds of a run that is verified:
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from b200kit.node.acceptance import folder as folders
@@ -35,25 +34,18 @@ UNPACKED_BYTES = 512 << 20
 _MOST_FILES = 10_000
 _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
 _COLUMNS = 70
-_SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
 _NAME = re.compile(r"(?:raw/)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 Allowed = Callable[[str], str]
 """A node's name to its lines of allowed signers (run/signed_proof.py); raises ValueError."""
 
 
 @dataclass(frozen=True)
-class AcceptanceRun:
-    """A run as it was read: where it lies, what was to be done, what was done."""
+class SealedRun:
+    """A run that was verified: by which key it is signed, and the SHA-256 of its SHA256SUMS."""
 
     path: Path
     plan: AcceptancePlan
     lines: tuple[SegmentLine, ...]
-
-
-@dataclass(frozen=True)
-class SealedRun(AcceptanceRun):
-    """One that was verified: its verdict, the key that signed it, the digest of its SHA256SUMS."""
-
     verdict: Verdict
     signed_by: str
     sums: str
@@ -67,12 +59,6 @@ def directory() -> Path:
 def place_of(node: str, run: str) -> Path:
     """The folder of a run."""
     return directory() / safe_name(f"{node}-{run.removeprefix(f'{node}-')}")
-
-
-def read(path: Path) -> AcceptanceRun:
-    """A run as it lies there, sealed or not. Raises OSError and ValueError."""
-    plan, lines = folders.read(path)
-    return AcceptanceRun(path, plan, tuple(lines))
 
 
 def keep(content: bytes, target: Path, allowed: Allowed, node: str) -> SealedRun:
@@ -89,7 +75,7 @@ def keep(content: bytes, target: Path, allowed: Allowed, node: str) -> SealedRun
         durable_files.sync_directory(target.parent)
     finally:
         shutil.rmtree(began, ignore_errors=True)
-    return SealedRun(**{**vars(found), "path": target})
+    return replace(found, path=target)
 
 
 def _unpack(content: bytes, target: Path) -> None:
@@ -105,36 +91,56 @@ def _unpack(content: bytes, target: Path) -> None:
 
 
 def verified(path: Path, allowed: Allowed, node: str | None = None) -> SealedRun:
-    """The run in a folder, of *node* where one is named.
-
-    Raises OSError where it cannot be read, and ValueError, which names the file that is not as it
-    was sealed.
-    """
-    listed = (path / SUMS).read_bytes()
-    sums = dict(_sums(listed))
-    _require_complete(path, sums)
-    for name, digest in sums.items():
-        if folders.sha256(path / name) != digest:
-            raise ValueError(f"{name}: its content is not what was sealed")
-    found = read(path)
-    plan = found.plan
+    """The run in a folder, of *node* where one is named. Raises as `require_sealed` does."""
+    plan, lines = folders.read(path)
     if node is not None and plan.node != node:
         raise ValueError(f"plan.json: it is a run of {plan.node}, not of {node}")
-    signature = (path / SIGNATURE).read_bytes()
-    if signature != _armoured(signature):
-        raise ValueError(f"{SIGNATURE}: it is not as ssh-keygen writes it")
-    key = signed_proof.signer(listed, signature, plan.node, allowed(plan.node), ACCEPTANCE)
-    if not key:
-        raise ValueError(f"{SIGNATURE}: {plan.node} did not sign {SUMS} with its pinned key")
-    for line in found.lines:
+    sums, keys = require_sealed(path, {SIGNATURE: plan.node}, allowed)
+    for line in lines:
         for name, digest in line.raw.items():
             if sums.get(name) != digest:
                 raise ValueError(f"{name}: it is not the output that lines.jsonl names")
-    computed = verdict(plan, found.lines)
+    computed = verdict(plan, lines)
     if documents.load(Verdict, path / VERDICT) != computed:
         raise ValueError(f"{VERDICT}: plan and lines come to another verdict")
-    digest = hashlib.sha256(listed).hexdigest()
-    return SealedRun(path, plan, found.lines, computed, key, digest)
+    return SealedRun(
+        path, plan, tuple(lines), computed, keys[SIGNATURE], folders.sha256(path / SUMS)
+    )
+
+
+def require_sealed(
+    path: Path, signatures: Mapping[str, str], allowed: Allowed
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The digest of each file that was sealed, and the fingerprint of the key of each signature.
+
+    *signatures*: their files, each with the node that signed. Raises OSError where the folder
+    cannot be read, and ValueError, which names the file that is not as it was sealed.
+    """
+    listed = (path / SUMS).read_bytes()
+    for entry in path.rglob("*"):
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise ValueError(f"{entry.relative_to(path)}: it is no plain file")
+    there = folders.sums(path, signatures)
+    sealed, found = _digests(listed), _digests(there)
+    if listed != there:
+        every = sorted(sealed.keys() | found)
+        name = next((name for name in every if sealed.get(name) != found.get(name)), SUMS)
+        how = "it is missing" if name in sealed.keys() - found else "it is not what was sealed"
+        raise ValueError(f"{name}: {how}")
+    keys = {}
+    for name, node in signatures.items():
+        signature = (path / name).read_bytes()
+        if signature != _armoured(signature):
+            raise ValueError(f"{name}: it is not as ssh-keygen writes it")
+        keys[name] = signed_proof.signer(listed, signature, node, allowed(node), ACCEPTANCE)
+        if not keys[name]:
+            raise ValueError(f"{name}: {node} did not sign {SUMS} with its pinned key")
+    return sealed, keys
+
+
+def _digests(sums: bytes) -> dict[str, str]:
+    rows = (line.partition("  ") for line in sums.decode("utf-8", "replace").splitlines())
+    return {name: digest for digest, _, name in rows}
 
 
 def _armoured(signature: bytes) -> bytes:
@@ -148,47 +154,7 @@ def _armoured(signature: bytes) -> bytes:
     return b"\n".join([_BEGIN, *lines, _END, b""])
 
 
-def _sums(listed: bytes) -> Iterator[tuple[str, str]]:
-    """File and digest, of each line as sha256sum writes it."""
-    names = set[str]()
-    *lines, rest = listed.decode("utf-8", "replace").split("\n")
-    for text in [*lines, rest] if rest else lines:
-        line = _SUM.fullmatch(text)
-        if line is None or line[2] in names or not _NAME.fullmatch(line[2]):
-            raise ValueError(f"{SUMS}: {text[:80]!r} is no line of it")
-        names.add(line[2])
-        yield line[2], line[1]
-
-
-def _require_complete(path: Path, sums: Mapping[str, str]) -> None:
-    there = dict(_entries(path))
-    for name in sorted(there.keys() | sums):
-        if name not in there:
-            raise ValueError(f"{name}: it is missing")
-        if not there[name]:
-            raise ValueError(f"{name}: it is no plain file")
-        if name not in sums and name not in (SUMS, SIGNATURE):
-            raise ValueError(f"{name}: it is not in {SUMS}")
-
-
-def _entries(path: Path) -> Iterator[tuple[str, bool]]:
-    """Each entry below a folder, and whether it is a plain file."""
-    for above, inner, files in os.walk(path):
-        for name in (*inner, *files):
-            entry = Path(above, name)
-            plain = entry.is_file() and not entry.is_symlink()
-            if plain or not entry.is_dir() or entry.is_symlink():
-                yield entry.relative_to(path).as_posix(), plain
-
-
-def runs(paths: Sequence[Path] = ()) -> list[AcceptanceRun]:
+def runs(paths: Sequence[Path] = ()) -> list[tuple[AcceptancePlan, list[SegmentLine]]]:
     """The runs in some folders, of the site where none is named. Raises OSError and ValueError."""
-    own = directory() if not paths else None
-    every = paths or (
-        sorted(p for p in own.iterdir() if _is_run(p)) if own and own.is_dir() else ()
-    )
-    return [read(path) for path in every]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / SIGNATURE).exists() and not path.name.startswith(".")
+    own = sorted(signed.parent for signed in directory().glob(f"[!.]*/{SIGNATURE}"))
+    return [folders.read(path) for path in paths or own]

@@ -99,11 +99,11 @@ def sanitise(folder: Path, to: Path) -> None:
     Where one would be left, nothing is written. The seal is gone with them.
     """
     with refusals(UNREADABLE):
-        run = seal.read(folder)
+        plan, lines = folders.read(folder)
         names = [name for name in folders.members(folder) if (folder / name).is_file()]
         texts = {name: (folder / name).read_text("utf-8", "replace") for name in names}
         key = secrets.token_bytes(32)
-        found = sanitised.sanitised(texts, run.plan, run.lines, archive.words(), key)
+        found = sanitised.sanitised(texts, plan, lines, archive.words(), key)
         to.mkdir()
         for name, text in found.files.items():
             durable_files.replace(to / name, text)
@@ -164,11 +164,10 @@ def baseline(folders: Sequence[Path], as_json: bool) -> None:
         console.out(*figures.inventory_lines(found, timestamp.today()))
 
 
-def _runs(folders: Sequence[Path]) -> list[figures.Run]:
-    found = seal.runs(folders)
-    if not found:
-        raise ValueError(f"{seal.directory()} has no run yet: b200 accept")
-    return [(run.plan, run.lines) for run in found]
+def _runs(folders: Sequence[Path]) -> Sequence[figures.Run]:
+    if found := seal.runs(folders):
+        return found
+    raise ValueError(f"{seal.directory()} has no run yet: b200 accept")
 
 
 @command.command(

@@ -12,7 +12,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.acceptance import table
-from b200kit.node.state.acceptance import SegmentLine
+from b200kit.node.state.acceptance import AcceptancePlan, SegmentLine
 from tests.messages import assert_message
 from tests.unit.acceptance import runs
 from tests.unit.specs import CATALOGUE, data
@@ -27,7 +27,7 @@ def spec(**changes: object) -> NodeSpec:
     return found
 
 
-def lines(node: str = "n01", **scaled: float) -> figures.Run:
+def lines(node: str = "n01", **scaled: float) -> tuple[AcceptancePlan, list[SegmentLine]]:
     """A run of a node; *scaled*: a metric's figures by another factor."""
     plan = runs.plan(node)
     found = [runs.line(plan, step) for step in plan.steps]

@@ -11,38 +11,31 @@ from tests.subtests import in_subtests
 ALIKE = {f"GPU {i}": 1741.0 + (i % 3) for i in range(8)}
 
 
-def ratings(values: dict[str, float], least_better: bool = False) -> dict[str, str]:
-    return {
-        each.name: each.rating for each in compare(values, least_better) if each.rating != "alike"
-    }
+def ratings(values: dict[str, float]) -> dict[str, str]:
+    return {each.name: each.rating for each in compare(values) if each.rating != "alike"}
 
 
 @in_subtests(
-    ("values", "least_better", "expected"),
+    ("values", "expected"),
     [
-        (ALIKE, False, {}),
-        (ALIKE | {"GPU 6": 1702.0}, False, {"GPU 6": "watch"}),
-        (ALIKE | {"GPU 6": 1600.0}, False, {"GPU 6": "bad"}),
-        (ALIKE | {"GPU 6": 1900.0}, False, {}),
-        (ALIKE | {"GPU 6": 1900.0}, True, {"GPU 6": "bad"}),
-        (ALIKE | {"GPU 6": 1600.0}, True, {}),
+        (ALIKE, {}),
+        (ALIKE | {"GPU 6": 1702.0}, {"GPU 6": "watch"}),
+        (ALIKE | {"GPU 6": 1600.0}, {"GPU 6": "bad"}),
+        (ALIKE | {"GPU 6": 1900.0}, {}),
         # Most are the same: there is no spread to measure by, only the distance.
-        (dict.fromkeys("abcd", 100.0) | {"e": 94.0, "f": 97.0}, False, {"e": "bad", "f": "watch"}),
+        (dict.fromkeys("abcd", 100.0) | {"e": 94.0, "f": 97.0}, {"e": "bad", "f": "watch"}),
         # They are all over the place: 6 per cent is nothing then.
         (
             {"a": 80.0, "b": 90.0, "c": 100.0, "d": 110.0, "e": 94.0},
-            False,
             {"a": "watch", "b": "watch"},
         ),
-        ({"a": 100.0, "b": 50.0}, False, {"a": "not compared", "b": "not compared"}),
-        ({"a": 0.0, "b": 0.0, "c": 1.0}, False, dict.fromkeys("abc", "not compared")),
-        ({}, False, {}),
+        ({"a": 100.0, "b": 50.0}, {"a": "not compared", "b": "not compared"}),
+        ({"a": 0.0, "b": 0.0, "c": 1.0}, dict.fromkeys("abc", "not compared")),
+        ({}, {}),
     ],
 )
-def test_the_slow_one_is_named(
-    values: dict[str, float], least_better: bool, expected: dict[str, str]
-) -> None:
-    assert ratings(values, least_better) == expected
+def test_the_slow_one_is_named(values: dict[str, float], expected: dict[str, str]) -> None:
+    assert ratings(values) == expected
 
 
 def test_a_finding_says_how_far_from_how_many() -> None:
@@ -52,16 +45,13 @@ def test_a_finding_says_how_far_from_how_many() -> None:
 
 
 @in_subtests(
-    ("values", "least_better", "floor"),
+    ("values", "floor"),
     [
-        ([100.0] * 5, False, 95.0),
-        ([100.0] * 5, True, 105.0),
-        ([80.0, 90.0, 100.0, 110.0, 120.0], False, 100 - 4 * 1.4826 * 10),
+        ([100.0] * 5, 95.0),
+        ([80.0, 90.0, 100.0, 110.0, 120.0], 100 - 4 * 1.4826 * 10),
     ],
 )
-def test_floor_of_a_fleet_lies_beyond_its_spread(
-    values: list[float], least_better: bool, floor: float
-) -> None:
-    found = baseline(values, least_better)
+def test_floor_of_a_fleet_lies_beyond_its_spread(values: list[float], floor: float) -> None:
+    found = baseline(values)
     assert (found.n, found.median) == (5, 100.0)
     assert found.floor == pytest.approx(floor)

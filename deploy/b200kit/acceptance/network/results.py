@@ -17,7 +17,7 @@ the next one and the one half way round, and nothing known of two of them failed
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from b200kit.acceptance import peers
@@ -118,15 +118,17 @@ def flows_of(test: GroupTest) -> list[Flow]:
     return [Flow(client, server, test.rail, attempt) for client, server in pairs]
 
 
-@dataclass
 class Results:
     """The lines of a run so far, and how each transfer is judged by them."""
 
-    plan: NetworkPlan
-    lines: dict[Flow, FlowLine] = field(default_factory=dict)
-    # Both follow from the lines.
-    _usual: dict[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
-    _failed: dict[tuple[int, int], list[Flow]] = field(default_factory=dict)
+    def __init__(self, plan: NetworkPlan, lines: Iterable[FlowLine] = ()) -> None:
+        self.plan = plan
+        self.lines: dict[Flow, FlowLine] = {}
+        # Both follow from the lines.
+        self._usual: dict[tuple[int, str], tuple[float, float]] = {}
+        self._failed: dict[tuple[int, int], list[Flow]] = {}
+        for line in lines:
+            self.take(line)
 
     def take(self, line: FlowLine) -> None:
         """One more line; the first of a transfer stays."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,13 +25,12 @@ from b200kit.acceptance.network.results import (
     verdict,
     wanted,
 )
+from b200kit.acceptance.seal import Allowed, require_sealed
 from b200kit.node.acceptance import folder as folders
 from b200kit.node.acceptance.rdma import FlowResult, limit_s
 from b200kit.node.lib import documents, durable_files, timestamp
 from b200kit.node.lib.documents import LARGE, Object
-from b200kit.node.lib.signature import ACCEPTANCE
 from b200kit.node.state.verdict import Verdict
-from b200kit.run import signed_proof
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
@@ -90,10 +89,8 @@ class Measurement:
         self.nodes = {node.name: node for node in nodes}
         self.say = say
         self.path, plan = self._unfinished(root) or self._begun(root, seconds)
-        self.results = Results(plan)
         folders.mend(self.path)
-        for line in lines_of(self.path):
-            self.results.take(line)
+        self.results = Results(plan, folders.lines(self.path, FlowLine))
         self.gids: dict[tuple[str, int], Object] = {}
 
     def _unfinished(self, root: Path) -> tuple[Path, NetworkPlan] | None:
@@ -137,7 +134,7 @@ class Measurement:
         """What each node reads of its ports; kept, so that a run that goes on has the first."""
 
         def read(node: NetworkNode) -> Object:
-            file = self.path / "facts" / f"{safe_name(node.name)}.{when}.json"
+            file = facts_of(self.path, node.name, when)
             if not file.exists():
                 request = json.dumps({"ports": list(node.planned.rails)})
                 said = node.ask("acceptance-network", request, _FACTS_S)
@@ -227,14 +224,14 @@ class Measurement:
     def seal(self, found: Verdict) -> None:
         """Verdict and sums, signed by every node. Raises RemoteError where one does not sign."""
         durable_files.replace(self.path / folders.VERDICT, documents.to_bytes(found))
-        content = folders.sums(self.path)
+        files = signatures(self.results.plan)
+        content = folders.sums(self.path, files)
 
-        def sign(node: NetworkNode) -> None:
-            signed = node.ask("acceptance sign", content.decode(), _FACTS_S)
-            file = self.path / SIGNATURES / f"{safe_name(node.name)}.sig"
-            durable_files.replace(file, f"{signed.rstrip()}\n")
+        def sign(file: str) -> None:
+            signed = self.nodes[files[file]].ask("acceptance sign", content.decode(), _FACTS_S)
+            durable_files.replace(self.path / file, f"{signed.rstrip()}\n")
 
-        _together(sign, self.nodes.values())
+        _together(sign, files)
         durable_files.replace(self.path / folders.SUMS, content)
 
 
@@ -260,49 +257,27 @@ def _together(act: Callable[[Any], Any], those: Iterable[Any]) -> list[Any]:
         return list(pool.map(act, listed))
 
 
-def lines_of(path: Path) -> list[FlowLine]:
-    """The lines of a run. Raises Malformed with the file and the line."""
-    file = path / folders.LINES
-    raw = file.read_bytes().splitlines() if file.exists() else []
-    return [
-        documents.decode(FlowLine, line, source=f"{file}: line {number}")
-        for number, line in enumerate(raw, 1)
-    ]
-
-
-def verified(path: Path, allowed: Callable[[str], str]) -> NetworkResult:
-    """A sealed run, every byte of it: *allowed* has a node's lines of allowed signers.
-
-    Raises OSError, and ValueError, which names the file that is not as it was sealed.
-    """
-    content = (path / folders.SUMS).read_bytes()
-    sums: Mapping[str, str] = {
-        name: digest
-        for digest, _, name in (line.partition("  ") for line in content.decode().splitlines())
-    }
+def verified(path: Path, allowed: Allowed) -> NetworkResult:
+    """A sealed run, every byte of it. Raises as `require_sealed` does."""
     plan = documents.load(NetworkPlan, path / folders.PLAN)
-    signatures = {f"{SIGNATURES}/{safe_name(node)}.sig": node for node in plan.nodes}
-    there = set(folders.members(path))
-    if wrong := sorted(there ^ (sums.keys() | signatures)):
-        raise ValueError(f"{wrong[0]}: {'not sealed' if wrong[0] in there else 'it is missing'}")
-    for name, digest in sums.items():
-        if folders.sha256(path / name) != digest:
-            raise ValueError(f"{name}: its content is not what was sealed")
-    for name, node in signatures.items():
-        signed = (path / name).read_bytes()
-        if not signed_proof.signer(content, signed, node, allowed(node), ACCEPTANCE):
-            raise ValueError(f"{name}: {node} did not sign {folders.SUMS} with its pinned key")
-    results = Results(plan)
-    for line in lines_of(path):
-        results.take(line)
+    require_sealed(path, signatures(plan), allowed)
+    results = Results(plan, folders.lines(path, FlowLine))
     read = {
-        node: tuple(
-            documents.load(Object, path / "facts" / f"{safe_name(node)}.{when}.json")
-            for when in ("before", "after")
-        )
+        node: (documents.load(Object, facts_of(path, node, "before")),
+               documents.load(Object, facts_of(path, node, "after")))
         for node in plan.nodes
-    }
-    found = verdict(results, {node: (each[0], each[1]) for node, each in read.items()})
+    }  # fmt: skip
+    found = verdict(results, read)
     if documents.load(Verdict, path / folders.VERDICT) != found:
         raise ValueError(f"{folders.VERDICT}: plan, facts and lines come to another verdict")
     return NetworkResult(path, found)
+
+
+def signatures(plan: NetworkPlan) -> dict[str, str]:
+    """The signatures of a run by their files, each with its node."""
+    return {f"{SIGNATURES}/{safe_name(node)}.sig": node for node in plan.nodes}
+
+
+def facts_of(path: Path, node: str, when: str) -> Path:
+    """What a node read of its ports, "before" or "after"."""
+    return path / "facts" / f"{safe_name(node)}.{when}.json"

@@ -10,8 +10,9 @@ import hashlib
 import io
 import os
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from b200kit.node.lib import documents, durable_files, signature
 from b200kit.node.lib.documents import LARGE, Malformed
@@ -25,17 +26,21 @@ RAW = "raw"
 VERDICT = "verdict.json"
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
+Half = Literal["refused", "ignored"]
+T = TypeVar("T")
 
 
-def read(
-    path: Path, half: Literal["refused", "ignored"] = "refused"
-) -> tuple[AcceptancePlan, list[SegmentLine]]:
+def read(path: Path, half: Half = "refused") -> tuple[AcceptancePlan, list[SegmentLine]]:
     """The plan of a folder and its lines, in the order they were written.
 
     `half`: what a last line without its end is, as while it is written. Raises FileNotFoundError
     where there is no plan, and Malformed, with the file and the line, for what cannot be read.
     """
-    plan = documents.load(AcceptancePlan, path / PLAN)
+    return documents.load(AcceptancePlan, path / PLAN), lines(path, SegmentLine, half)
+
+
+def lines(path: Path, kind: type[T], half: Half = "refused") -> list[T]:
+    """The lines of a folder, each a document of a kind; as `read` has them."""
     file = path / LINES
     content = file.read_bytes() if file.exists() else b""
     if len(content) > LARGE:
@@ -44,8 +49,8 @@ def read(
     if rest and half == "refused":
         raise Malformed(f"{file}: its last line has no end")
     places = (f"{file}: line {number}" for number in range(1, len(whole) + 1))
-    return plan, [
-        documents.decode(SegmentLine, line, source=place)
+    return [
+        documents.decode(kind, line, source=place)
         for line, place in zip(whole, places, strict=True)
     ]
 
@@ -80,16 +85,16 @@ def _cut(file: Path, size: int, now: int) -> None:
         os.truncate(file, size)
 
 
-def members(path: Path) -> list[str]:
+def members(path: Path, signatures: Iterable[str] = (SIGNATURE,)) -> list[str]:
     """Every file of a folder that its sums are of, by its name from there."""
     found = (one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir())
-    return sorted(set(found) - {SUMS, SIGNATURE})
+    return sorted({*found} - {SUMS, *signatures})
 
 
-def sums(path: Path) -> bytes:
+def sums(path: Path, signatures: Iterable[str] = (SIGNATURE,)) -> bytes:
     """What SHA256SUMS must be: as sha256sum writes it, by name."""
-    lines = (f"{sha256(path / name)}  {name}\n" for name in members(path))
-    return "".join(lines).encode()
+    rows = (f"{sha256(path / name)}  {name}\n" for name in members(path, signatures))
+    return "".join(rows).encode()
 
 
 def sha256(file: Path) -> str:

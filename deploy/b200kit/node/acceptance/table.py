@@ -85,6 +85,10 @@ class AcceptanceTable:
         """A test by its name. Raises KeyError."""
         return {test.name: test for test in self.tests}[name]
 
+    def fold(self, metric: str) -> Fold:
+        """How a metric's segments fold; the greatest, where no test declares it."""
+        return next((t.metrics[metric] for t in self.tests if metric in t.metrics), "max")
+
     def dcgm_entry(self, device: str, subsystem: str) -> DcgmEntry | None:
         """The entry that holds for a GPU; None where DCGM has none of it."""
         found = (

@@ -6,7 +6,7 @@ whatever a second attempt says: that only confirms it, and decides the action.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from b200kit.node.acceptance import counters
@@ -38,7 +38,7 @@ def verdict(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Verdict:
     for step in plan.steps:
         by_test.setdefault(step.test, []).append(step)
     left_out = {f"acceptance.{name}": why for name, why in plan.not_applicable.items()}
-    figures = {name: _folded(name, lines) for name in by_test}
+    figures = {name: folded(line for line in lines if line.test == name) for name in by_test}
     findings: list[Finding] = []
     for name, steps in by_test.items():
         own = [line for line in lines if line.test == name]
@@ -114,22 +114,17 @@ def _judged(
         yield from _clocks(own, len(plan.machine.gpus))
 
 
-def _folded(name: str, lines: Sequence[SegmentLine]) -> Figures:
-    """Every figure of a test's segments that ended well, folded as the table says.
-
-    Others fold by their greatest: a slowdown in one segment is one.
-    """
-    test = table().test(name)
+def folded(lines: Iterable[SegmentLine]) -> Figures:
+    """Every figure of the segments that ended well, folded as the table says."""
     series: dict[tuple[str, str], list[float]] = {}
     units = {}
     for line in lines:
-        if line.test == name and line.outcome == "done":
-            for value in line.values:
-                series.setdefault((value.metric, value.subject), []).append(value.value)
-                units[value.metric] = value.unit
+        for value in line.values if line.outcome == "done" else ():
+            series.setdefault((value.metric, value.subject), []).append(value.value)
+            units[value.metric] = value.unit
     return {
-        key: (float(FOLDS[test.metrics.get(key[0], "max")](values)), units[key[0]])
-        for key, values in series.items()
+        (metric, subject): (float(FOLDS[table().fold(metric)](values)), units[metric])
+        for (metric, subject), values in series.items()
     }
 
 

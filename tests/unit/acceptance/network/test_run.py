@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.acceptance.network import run as network
-from b200kit.acceptance.network.results import PlannedNode
+from b200kit.acceptance.network.results import FlowLine, PlannedNode
 from b200kit.acceptance.network.run import Measurement, NetworkNode, NetworkResult, verified
 from b200kit.inventory.keys.rails import Rail
 from b200kit.node.acceptance import folder as folders
@@ -166,7 +165,7 @@ def test_machinery_is_tried_once_more_and_no_failure_is(tmp_path: Path, key: Pat
     found = measured(slow, tmp_path / "slow")
     first = [t for t in slow.transfers if t == ("n05", "n04", 1, "bw")]
     assert len(first) <= 2
-    lines = [line for line in network.lines_of(found.path) if line.gbit == 180.0]
+    lines = [line for line in folders.lines(found.path, FlowLine) if line.gbit == 180.0]
     assert {line.attempt for line in lines} <= {1, 2}
 
 
@@ -189,8 +188,18 @@ def test_a_killed_controller_goes_on_and_makes_no_transfer_twice(
     assert again.asked.count("acceptance-network") == 8 - read
     assert found.verdict == whole.verdict
     assert len(list(folder.glob("network-*"))) == 1 + (after > len(fleet.asked))
-    lines = network.lines_of(found.path)
+    lines = folders.lines(found.path, FlowLine)
     assert len({line.flow for line in lines}) == len(lines)
+    assert verified(found.path, allowed(key)) == found
+
+
+def test_a_seal_that_was_cut_short_is_made_again(tmp_path: Path, key: Path) -> None:
+    fleet = Fleet(2, key)
+    measured(fleet, tmp_path / "whole")
+    with pytest.raises(Killed):
+        measured(Fleet(2, key, dies_after=len(fleet.asked)), tmp_path)
+    assert len(list(tmp_path.glob("network-*/signatures/*"))) == 1
+    found = measured(Fleet(2, key), tmp_path)
     assert verified(found.path, allowed(key)) == found
 
 
@@ -202,10 +211,9 @@ def test_each_byte_of_a_sealed_run_counts(tmp_path: Path, key: Path) -> None:
         file.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
         with pytest.raises(ValueError, match=r": |line"):
             verified(found.path, allowed(key))
-        if file.parent.name != network.SIGNATURES:  # armour ends where it says
-            file.write_bytes(content + b"\n")  # which JSON does not mind
-            with pytest.raises(ValueError, match=r": |line"):
-                verified(found.path, allowed(key))
+        file.write_bytes(content + b"\n")  # which neither JSON nor ssh-keygen minds
+        with pytest.raises(ValueError, match=r": |line"):
+            verified(found.path, allowed(key))
         file.unlink()
         with pytest.raises((ValueError, OSError)):
             verified(found.path, allowed(key))
