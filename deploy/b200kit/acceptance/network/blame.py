@@ -36,6 +36,8 @@ Kind = Literal[
 the leaf's port. element: one of both. rail: nothing on it passes. boundary: only what goes between
 two groups. unmeasured: nobody could tell."""
 Group = tuple[str, ...]
+Ports = Mapping[int, Mapping[str, str]]
+"""Those to be judged: rail to node to its leaf, "" where none is declared."""
 _SAMPLE = 4
 """Ports that speak for a leaf: so many bad cables at just these would be taken for it."""
 
@@ -50,13 +52,6 @@ class GroupTest:
     nodes: Group
     rail: int
     repeat: int = 0
-
-
-@dataclass(frozen=True)
-class BlamePlan:
-    """Ports to be judged: rail to node to its leaf, "" where none is declared."""
-
-    rails: Mapping[int, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -75,47 +70,27 @@ class Blame:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What the results say; `open` tests are still to be made before that is all."""
+    """What the results say, and the next round: tests that can all be made before any result.
+
+    `open`: () where no further test would say more.
+    """
 
     blames: tuple[Blame, ...]
     open: tuple[GroupTest, ...]
-
-    @property
-    def done(self) -> bool:
-        """Whether no further test would say more."""
-        return not self.open
 
 
 Answer = Callable[[GroupTest], Outcome | None]
 """The result of a test so far; None: it was not made."""
 
 
-def next_tests(plan: BlamePlan, answer: Answer) -> tuple[GroupTest, ...]:
-    """The tests of the next round, all of which can be made before any result; () at the end."""
-    return conclusion(plan, answer).open
-
-
-def conclusion(plan: BlamePlan, answer: Answer) -> Conclusion:
+def conclusion(ports: Ports, answer: Answer) -> Conclusion:
     """Who is to blame by the results so far."""
-    lanes = [_Lane(rail, leaves, answer) for rail, leaves in plan.rails.items()]
+    lanes = [_Lane(rail, leaves, answer) for rail, leaves in ports.items()]
     for lane in lanes:
         lane.search()
     wanted = dict.fromkeys(test for lane in lanes for test in lane.wanted)
     found = [blame for lane in lanes for blame in lane.blames]
-    return Conclusion((*_whole_nodes(plan, found),), tuple(wanted))
-
-
-def bound(plan: BlamePlan, faults: int) -> int:
-    """Tests that the method takes for so many faults at single ports, leaves counting as one.
-
-    G + L + d (log2(N / d) + 3): every group once, one test between them a rail, and for each of d
-    faults among N ports the halvings that tell it from all others (what generalised binary
-    splitting takes, Hwang 1972), its two partners and the test on itself.
-    """
-    ports = sum(map(len, plan.rails.values()))
-    screens = sum(len(groups_of(leaves)) + 1 for leaves in plan.rails.values())
-    each = math.log2(ports / faults) + 3 if faults else 0
-    return screens + math.ceil(faults * each)
+    return Conclusion((*_whole_nodes(ports, found),), tuple(wanted))
 
 
 def groups_of(leaves: Mapping[str, str]) -> list[Group]:
@@ -130,12 +105,12 @@ def groups_of(leaves: Mapping[str, str]) -> list[Group]:
     return [nodes[cuts[i] : cuts[i + 1]] for i in range(count)]
 
 
-def _whole_nodes(plan: BlamePlan, blames: Sequence[Blame]) -> Iterable[Blame]:
+def _whole_nodes(ports: Ports, blames: Sequence[Blame]) -> Iterable[Blame]:
     """The same, with one blame where a node is bad on all of its rails."""
     kinds = ("port", "cable", "element", "unmeasured")
     single = [b for b in blames if b.kind in kinds and len(b.nodes) == 1]
     for node in dict.fromkeys(blame.nodes[0] for blame in single):
-        own = tuple(rail for rail, leaves in plan.rails.items() if node in leaves)
+        own = tuple(rail for rail, leaves in ports.items() if node in leaves)
         of_node = [blame for blame in single if blame.nodes == (node,)]
         if len(own) > 1 and {blame.rails[0] for blame in of_node} == {*own}:
             silent = all(blame.kind == "unmeasured" for blame in of_node)
@@ -269,15 +244,11 @@ class _Lane:
 
     def apart(self, a: Group, b: Group) -> None:
         """Two groups that pass, and did not together: repeat that, then look between them."""
-        again = self.failing_again((*a, *b))
-        if again is False:
+        again = self.ask((*a, *b), repeat=1)
+        if again == "passed":
             self.blame("transient", a, b)
-        elif again:
+        elif again is not None:
             self.split(a, b)
-
-    def failing_again(self, nodes: Group) -> bool | None:
-        outcome = self.ask(nodes, repeat=1)
-        return None if outcome is None else outcome != "passed"
 
     def split(self, a: Group, b: Group) -> None:
         """Mix halves of either side, straight, then crossed, as long as just one of them fails."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from b200kit.acceptance import peers
 from b200kit.acceptance.network import blame, facts
-from b200kit.acceptance.network.blame import Blame, BlamePlan, GroupTest
+from b200kit.acceptance.network.blame import Blame, GroupTest
 from b200kit.acceptance.network.pairs import Flow, waves
 from b200kit.inventory.keys.rails import Rail
 from b200kit.node.lib.documents import LARGE, Pattern, Range
@@ -47,7 +48,7 @@ class PlannedNode:
     address: str
     rails: tuple[dict[str, Any], ...]
 
-    @property
+    @cached_property
     def declared(self) -> tuple[Rail, ...]:
         """The rails as keys."""
         return tuple(Rail(**rail) for rail in self.rails)
@@ -140,15 +141,6 @@ class Results:
         """Those of some transfers that nobody made yet, each once."""
         return [flow for flow in dict.fromkeys(flows) if flow not in self.lines]
 
-    def values(self, rail: int, metric: str) -> dict[str, float]:
-        """A metric of the plan's own transfers on a rail, by "client to server"."""
-        own = (line for f, line in self.lines.items() if f.rail == rail and f.attempt == 1)
-        return {
-            f"{line.client} to {line.server}": value
-            for line in own
-            if line.client != line.server and (value := getattr(line, metric)) is not None
-        }
-
     def passes(self, line: FlowLine) -> blame.Outcome:
         """How a transfer is judged."""
         if line.outcome in ("failed", "hung"):
@@ -168,21 +160,22 @@ class Results:
         return "failed" if line.latency_us > LATE * late else "passed"
 
     def usual(self, rail: int, metric: str) -> tuple[float, float]:
-        """Median and standard deviation of a rail's transfers."""
+        """Median and standard deviation of a metric, of the plan's own transfers on a rail."""
         key = (rail, metric)
         if key not in self._usual:
-            values = self.values(rail, metric).values()
+            own = (f for f in self.lines if (f.rail, f.attempt) == (rail, 1))
+            found = [getattr(self.lines[f], metric) for f in own if f.client != f.server]
+            values = [value for value in found if value is not None]
             middle, mad = peers.centre(values) if values else (0.0, 0.0)
             self._usual[key] = (middle, peers.OF_MAD * mad)
         return self._usual[key]
 
     def answer(self, test: GroupTest) -> blame.Outcome | None:
         """The result of a group test; None while one of its transfers was not made."""
-        inside = set(test.nodes)
+        inside = {*test.nodes}
         for flow in self.failed(test.rail, test.repeat + 1):
-            if {flow.client, flow.server} <= inside and (flow.client != flow.server) == (
-                len(inside) > 1
-            ):
+            ends = {flow.client, flow.server}
+            if ends <= inside and (len(ends) > 1) == (len(inside) > 1):
                 return "failed"
         flows = flows_of(test)
         if any(flow not in self.lines for flow in flows):
@@ -199,15 +192,10 @@ class Results:
         return self._failed[key]
 
 
-def blame_plan(plan: NetworkPlan) -> BlamePlan:
-    """The ports that may be to blame."""
-    return BlamePlan(plan.rails)
-
-
 def wanted(results: Results) -> list[Flow]:
     """Transfers of the next round of blame; empty once that is concluded."""
-    tests = blame.next_tests(blame_plan(results.plan), results.answer)
-    return results.missing(flow for test in tests for flow in flows_of(test))
+    said = blame.conclusion(results.plan.rails, results.answer)
+    return results.missing(flow for test in said.open for flow in flows_of(test))
 
 
 Facts = Mapping[str, tuple[object, object]]
@@ -226,65 +214,62 @@ def verdict(results: Results, read: Facts) -> Verdict:
         )
     ]
     found += facts.twins({name: before for name, (before, _) in read.items()})
-    found += [one for rail in plan.rails for one in _rail(results, rail)]
-    said = blame.conclusion(blame_plan(plan), results.answer)
+    flows = [flow for wave in plan.waves() for flow in wave]
+    for rail in plan.rails:
+        planned = [flow for flow in flows if flow.rail == rail]
+        lines = [results.lines[flow] for flow in planned if flow in results.lines]
+        found += [
+            *(one.with_check("network.traffic") for one in _traffic(results, rail, lines, planned)),
+            *(one.with_check("network.marking") for one in _marking(plan, rail, lines)),
+        ]
+    said = blame.conclusion(plan.rails, results.answer)
     found += [_blamed(each) for each in said.blames]
-    if not said.done:
+    if said.open:
         summary = f"{len(said.open)} tests are still to be made: who is to blame is not known"
         found.append(Finding(summary, Status.UNMEASURED, check="network.blame"))
     return Verdict(tuple(found))
 
 
-def _rail(results: Results, rail: int) -> Iterator[Finding]:
+def _traffic(
+    results: Results, rail: int, lines: Sequence[FlowLine], planned: Sequence[Flow]
+) -> Iterator[Finding]:
+    """Whether each planned transfer of a rail was made, and was as fast as it should be."""
     subject = f"rail {rail}"
-    planned = [flow for wave in results.plan.waves() for flow in wave if flow.rail == rail]
-    lines = [results.lines[flow] for flow in planned if flow in results.lines]
     verdicts = [results.passes(line) for line in lines]
     lost = len(planned) - len(lines) + verdicts.count("unmeasured")
     if lost or not planned:
         why = next((line.why for line in lines if line.outcome != "done"), "they were not made")
         summary = f"{lost} of {len(planned)} transfers have no figure: {why}"
-        yield Finding(summary, Status.UNMEASURED, subject, source=_SOURCE, check="network.traffic")
+        yield Finding(summary, Status.UNMEASURED, subject, source=_SOURCE)
     if "failed" in verdicts:
         summary = f"{verdicts.count('failed')} of {len(planned)} transfers were too slow or failed"
         worst = min(lines, key=lambda line: line.gbit or 0.0)
         said = worst.why or f"{worst.gbit:g} Gbit/s, {worst.latency_us:g} us"
-        yield Finding(
-            summary,
-            Status.FAIL,
-            subject,
-            read=f"{worst.client} to {worst.server}: {said}",
-            source=_SOURCE,
-            action=Action.MONITOR,
-            check="network.traffic",
-        )
+        read = f"{worst.client} to {worst.server}: {said}"
+        yield Finding(summary, Status.FAIL, subject, read, "", _SOURCE, Action.MONITOR)
     elif planned and not lost:
         gbit, late = (results.usual(rail, metric)[0] for metric in ("gbit", "latency_us"))
         summary = f"{len(planned)} transfers, median {gbit:.4g} Gbit/s and {late:.3g} us"
-        yield Finding(summary, Status.PASS, subject, source=_SOURCE, check="network.traffic")
-    yield from _marking(results, lines, subject)
+        yield Finding(summary, Status.PASS, subject, source=_SOURCE)
 
 
-def _marking(results: Results, lines: Sequence[FlowLine], subject: str) -> Iterator[Finding]:
+def _marking(plan: NetworkPlan, rail: int, lines: Sequence[FlowLine]) -> Iterator[Finding]:
     """Whether marked traffic arrives on its priority, where one is declared."""
-    own = [(line, results.plan.rail(line.server, line.rail).priority) for line in lines]
-    declared = [(line, priority) for line, priority in own if priority is not None]
-    if not declared:
-        return
-    source = "priority counters of the receiving adapters (ethtool -S)"
-    wrong = [line for line, _ in declared if line.marked is not None and line.marked < MARKED]
+    subject, source = f"rail {rail}", "priority counters of the receiving adapters (ethtool -S)"
+    own = [line for line in lines if plan.rail(line.server, rail).priority is not None]
+    wrong = [line for line in own if line.marked is not None and line.marked < MARKED]
     if wrong:
-        summary = f"to {wrong[0].server} {wrong[0].marked:.0%} of the bytes arrived on the priority"
-        expected = f"at least {MARKED:.0%} on priority {declared[0][1]}"
-        status, action = Status.FAIL, Action.MONITOR
-        read = f"{len(wrong)} of {len(declared)} transfers"
-    elif any(line.marked is None for line, _ in declared):
-        summary, read = "no adapter counts bytes by priority: the marking is not proven", "none"
-        expected, status, action = f"priority {declared[0][1]}", Status.UNMEASURED, Action.NONE
-    else:
-        summary, read = "what is marked arrives on its priority", f"{len(declared)} transfers"
-        expected, status, action = f"priority {declared[0][1]}", Status.PASS, Action.NONE
-    yield Finding(summary, status, subject, read, expected, source, action, check="network.marking")
+        read = f"{wrong[0].marked:.0%} to {wrong[0].server}"
+        yield Finding(
+            f"{len(wrong)} of {len(own)} transfers did not arrive on the declared priority",
+            Status.FAIL, subject, read, f"at least {MARKED:.0%}", source, Action.MONITOR,
+        )  # fmt: skip
+    elif any(line.marked is None for line in own):
+        summary = "no adapter counts bytes by priority: the marking is not proven"
+        yield Finding(summary, Status.UNMEASURED, subject, source=source)
+    elif own:
+        summary = f"{len(own)} transfers arrived on the declared priority"
+        yield Finding(summary, Status.PASS, subject, source=source)
 
 
 _WORDS: dict[blame.Kind, tuple[str, Action]] = {
@@ -311,16 +296,11 @@ def _blamed(one: Blame) -> Finding:
     )
     rails = f" rail {one.rails[0]}" if len(one.rails) == 1 else ""
     status = {"unmeasured": Status.UNMEASURED, "transient": Status.PASS}.get(one.kind, Status.FAIL)
+    subject = one.leaf if one.kind == "leaf" else f"{_named(one.nodes)}{rails}"
     return Finding(
-        summary,
-        status,
-        subject=one.leaf if one.kind == "leaf" else f"{_named(one.nodes)}{rails}",
-        source="group tests (docs/network.md)",
-        action=action,
-        check="network.blame",
-        subjects=one.nodes,
-        kind=one.kind,
-    )
+        summary, status, subject, source="group tests (docs/network.md)", action=action,
+        check="network.blame", subjects=one.nodes, kind=one.kind,
+    )  # fmt: skip
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from b200kit.node.acceptance.rdma import FlowResult, limit_s
 from b200kit.node.lib import documents, durable_files, timestamp
 from b200kit.node.lib.documents import LARGE, Object
 from b200kit.node.state.verdict import Verdict
+from b200kit.node.state.view import View
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
@@ -88,34 +89,28 @@ class Measurement:
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.say = say
-        self.path, plan = self._unfinished(root) or self._begun(root, seconds)
+        planned = {node.name: node.planned for node in nodes}
+        self.path, plan = self._unfinished(root, planned) or _begun(root, planned, seconds)
         folders.mend(self.path)
         self.results = Results(plan, folders.lines(self.path, FlowLine))
-        self.gids: dict[tuple[str, int], Object] = {}
+        self.ports: dict[tuple[str, int], Object] = {}
 
-    def _unfinished(self, root: Path) -> tuple[Path, NetworkPlan] | None:
-        asked = {name: node.planned for name, node in self.nodes.items()}
+    def _unfinished(
+        self, root: Path, planned: Mapping[str, PlannedNode]
+    ) -> tuple[Path, NetworkPlan] | None:
         for file in sorted(root.glob(f"network-*/{folders.PLAN}"), reverse=True):
             plan = documents.load(NetworkPlan, file)
-            if dict(plan.nodes) == asked and not (file.parent / folders.SUMS).exists():
+            if dict(plan.nodes) == planned and not (file.parent / folders.SUMS).exists():
                 self.say(f"going on with {file.parent}")
                 return file.parent, plan
         return None
 
-    def _begun(self, root: Path, seconds: float) -> tuple[Path, NetworkPlan]:
-        now = timestamp.now()
-        run = f"network-{''.join(c for c in now if c.isalnum())}-{os.urandom(2).hex()}"
-        planned = {name: node.planned for name, node in self.nodes.items()}
-        plan = NetworkPlan(run, now, seconds, planned)
-        durable_files.replace(root / run / folders.PLAN, documents.to_bytes(plan))
-        return root / run, plan
-
     def run(self) -> NetworkResult:
         """Everything that is not yet done, the seal last."""
         before = self.facts("before")
-        for name, facts in before.items():
-            for port in facts["ports"]:
-                self.gids[name, port["rail"]] = port
+        self.ports = {
+            (name, port["rail"]): port for name, facts in before.items() for port in facts["ports"]
+        }
         waves = self.results.plan.waves()
         for number, wave in enumerate(waves, 1):
             if left := self.results.missing(wave):
@@ -147,28 +142,28 @@ class Measurement:
     def measure(self, wave: Sequence[Flow]) -> None:
         """Make the transfers of a wave: bandwidth, then latency; machinery once more."""
         began = timestamp.now()
-        found = self._both(wave)
-        if again := [flow for flow, line in found.items() if line[0].outcome == "machinery"]:
-            found |= self._both(again)
-        for flow, (bandwidth, latency) in found.items():
-            folders.append(self.path, self._line(flow, bandwidth, latency, began))
-            self.results.take(self._line(flow, bandwidth, latency, began))
+        found = self._lines(wave, began)
+        if again := [flow for flow, line in found.items() if line.outcome == "machinery"]:
+            found |= self._lines(again, began)
+        for line in found.values():
+            folders.append(self.path, line)
+            self.results.take(line)
 
-    def _both(self, wave: Sequence[Flow]) -> dict[Flow, tuple[FlowResult, FlowResult]]:
+    def _lines(self, wave: Sequence[Flow], began: str) -> dict[Flow, FlowLine]:
         bandwidth, latency = self._transfer(wave, "bw"), self._transfer(wave, "lat")
-        return {flow: (bandwidth[flow], latency[flow]) for flow in wave}
+        return {flow: self._line(flow, bandwidth[flow], latency[flow], began) for flow in wave}
 
     def _transfer(self, wave: Sequence[Flow], test: str) -> dict[Flow, FlowResult]:
         """How each flow of a wave ended; one without a server is asked nothing."""
-        limit = limit_s({"seconds": self.results.plan.seconds}) + _START_S
+        limit = limit_s(self.results.plan.seconds) + _START_S
         served = dict(self._phase("serve", wave, test, "server", limit))
         ready = [flow for flow in wave if served[flow].outcome == "done"]
         asked = dict(self._phase("ask", ready, test, "client", limit))
         ended = dict(self._phase("end", ready, test, "server", limit))
         found = {flow: asked.get(flow, served[flow]) for flow in wave}
         for flow in ready:
-            counted = {"before": served[flow].before, "after": ended[flow].after}
-            found[flow] = FlowResult(**{**vars(found[flow]), **counted})
+            before, after = served[flow].before, ended[flow].after
+            found[flow] = replace(found[flow], before=before, after=after)
         return found
 
     def _phase(
@@ -193,16 +188,15 @@ class Measurement:
     def _request(self, flow: Flow, end: str, test: str) -> dict[str, Any]:
         plan = self.results.plan
         own = getattr(flow, end)
-        rail, facts = plan.rail(own, flow.rail), self.gids.get((own, flow.rail), {})
-        gid, interface = facts.get("gid"), facts.get("interface")
+        rail, facts = plan.rail(own, flow.rail), View(self.ports.get((own, flow.rail)))
         return {
             "test": test,
             "seconds": plan.seconds,
             "port": flow.port,
             "hca": rail.hca,
             "hca_port": rail.hca_port,
-            "gid": gid.get("index") if isinstance(gid, dict) else None,
-            "interface": interface if isinstance(interface, str) else None,
+            "gid": facts.known(int, "gid", "index"),
+            "interface": facts.known(str, "interface"),
             "tclass": rail.tclass,
             "server": plan.nodes[flow.server].address,
             "peer": plan.nodes[flow.client].address,
@@ -233,6 +227,16 @@ class Measurement:
 
         _together(sign, files)
         durable_files.replace(self.path / folders.SUMS, content)
+
+
+def _begun(
+    root: Path, planned: Mapping[str, PlannedNode], seconds: float
+) -> tuple[Path, NetworkPlan]:
+    now = timestamp.now()
+    run = f"network-{''.join(c for c in now if c.isalnum())}-{os.urandom(2).hex()}"
+    plan = NetworkPlan(run, now, seconds, planned)
+    durable_files.replace(root / run / folders.PLAN, documents.to_bytes(plan))
+    return root / run, plan
 
 
 def _share(result: FlowResult, priority: int | None) -> float | None:

@@ -54,7 +54,6 @@ def port(asked: Mapping[str, Any], root: Path = ROOT, run: Run = command) -> dic
         "state": attempt(lambda: _after_colon(text(at / "state"))),
         "physical_state": attempt(lambda: _after_colon(text(at / "phys_state"))),
         "rate_gbit": attempt(lambda: float(text(at / "rate").split()[0])),
-        "link_layer": attempt(lambda: text(at / "link_layer")),
         "gid": attempt(partial(gid, at, name)),
         "firmware": attempt(lambda: text(device / "fw_ver")),
         "board": attempt(lambda: absent(device / "board_id")),
@@ -69,7 +68,6 @@ def port(asked: Mapping[str, Any], root: Path = ROOT, run: Run = command) -> dic
     if isinstance(name, str):
         found |= {
             "mtu": attempt(lambda: int(text(net / "mtu"))),
-            "carrier_downs": attempt(lambda: int(text(net / "carrier_down_count"))),
             "trust": attempt(partial(trust, net, name, run)),
             "pfc": attempt(lambda: pfc(run(["dcb", "-j", "pfc", "show", "dev", name]))),
             "ecn": attempt(partial(ecn, net)),
@@ -188,29 +186,19 @@ def physical(said: str) -> dict[str, Any]:
     output = documents.decode(Object, said, LARGE, "what mstlink prints")["result"]["output"]
     counts = output["Physical Counters and BER Info"]
     module = output.get("Module Info", {})
-    advice = output.get("Troubleshooting Info", {})
     return {
-        "effective_errors": _count(counts["Effective Physical Errors"]),
-        "effective_ber": _ber(counts["Effective Physical BER"]),
-        "raw_ber": _ber(counts.get("Raw Physical BER")),
-        "link_downs": _count(counts.get("Link Down Counter")),
-        "minutes": _ber(counts.get("Time Since Last Clear [Min]")),
-        "speed": output["Operational Info"].get("Speed"),
-        "advice": advice.get("Recommendation"),
+        "effective_errors": _figure(int, counts["Effective Physical Errors"]),
+        "effective_ber": _figure(float, counts["Effective Physical BER"]),
+        "raw_ber": _figure(float, counts.get("Raw Physical BER")),
+        "link_downs": _figure(int, counts.get("Link Down Counter")),
+        "advice": output.get("Troubleshooting Info", {}).get("Recommendation"),
         "module": {
-            key: module.get(field)
-            for key, field in {
-                "vendor": "Vendor Name",
-                "part": "Vendor Part Number",
-                "serial": "Vendor Serial Number",
-            }.items()
+            "vendor": module.get("Vendor Name"),
+            "part": module.get("Vendor Part Number"),
+            "serial": module.get("Vendor Serial Number"),
         },
     }
 
 
-def _count(value: object) -> int | None:
-    return None if value in (None, "N/A", "") else int(str(value))
-
-
-def _ber(value: object) -> float | None:
-    return None if value in (None, "N/A", "") else float(str(value))
+def _figure(kind: type[int] | type[float], value: object) -> float | None:
+    return None if value in (None, "N/A", "") else kind(str(value))

@@ -26,12 +26,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.nft_rules import TABLE
 from b200kit.node.lib import documents, hard_timeout
-from b200kit.node.lib.readings import absent, attempt, command, is_digits, is_unmeasured, text
+from b200kit.node.lib.readings import absent, attempt, command, is_digits, is_unmeasured
 from b200kit.node.state.acceptance import Outcome
 
 FOLDER = Path("/run/b200kit/acceptance-pair")
@@ -66,29 +67,34 @@ class FlowResult:
     figures: Mapping[str, float] = field(default_factory=dict)
     before: Mapping[str, int] | None = None
     after: Mapping[str, int] | None = None
-    said: str = ""
+
+
+Flow = Mapping[str, Any]
 
 
 def main(args: list[str]) -> int:
     """The command; exit status 2 for another word."""
-    acts: dict[str, Callable[[Mapping[str, Any]], FlowResult]] = {
-        "serve": serve,
-        "ask": ask,
-        "end": end,
-    }
+    acts: dict[str, Callable[[Flow], FlowResult]] = {"serve": serve, "ask": ask, "end": end}
     if len(args) != 1 or args[0] not in acts:
         print("usage: node.pyz acceptance-pair serve|ask|end, a request on stdin")
         return 2
-    flows: Sequence[Mapping[str, Any]] = documents.request()["flows"]
+    flows: Sequence[Flow] = documents.request()["flows"]
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
+
+    def act(flow: Flow) -> FlowResult:
+        tool = words(flow)[0]
+        if shutil.which(tool) is None:
+            return FlowResult("missing", f"{tool} is not installed ({BRINGS})")
+        return acts[args[0]](flow)
+
     with ThreadPoolExecutor(len(flows) or 1) as pool:
-        results = list(pool.map(acts[args[0]], flows))
+        results = list(pool.map(act, flows))
     print(json.dumps({"results": [asdict(result) for result in results]}))
     return 0
 
 
-def words(flow: Mapping[str, Any]) -> list[str]:
+def words(flow: Flow) -> list[str]:
     """The command line of either end: adapter and GID are named at both, or each takes another."""
     latency = flow["test"] == "lat"
     found = [f"ib_write_{'lat' if latency else 'bw'}", "-F", "-d", flow["hca"]]
@@ -99,28 +105,24 @@ def words(flow: Mapping[str, Any]) -> list[str]:
         found += [f"--tclass={flow['tclass']}"]
     if latency:
         return [*found, "-s", str(LATENCY_BYTES), "-n", str(LATENCY_TIMES)]
-    length = ["-D", str(flow["seconds"] + 2 * MARGIN_S), "-f", str(MARGIN_S)]
+    found += ["-s", str(MESSAGE_BYTES), "-q", str(QUEUES)]
     return [
         *found,
-        "-s",
-        str(MESSAGE_BYTES),
-        "-q",
-        str(flow.get("queues", QUEUES)),
-        *length,
+        "-D",
+        str(flow["seconds"] + 2 * MARGIN_S),
+        "-f",
+        str(MARGIN_S),
         "--report_gbits",
     ]
 
 
-def limit_s(flow: Mapping[str, Any]) -> float:
-    """Seconds after which an end of a flow hangs."""
-    return float(flow["seconds"]) + 2 * MARGIN_S + GRACE_S
+def limit_s(seconds: float) -> float:
+    """After how many seconds an end of a flow of so many hangs."""
+    return seconds + 2 * MARGIN_S + GRACE_S
 
 
-def serve(flow: Mapping[str, Any]) -> FlowResult:
+def serve(flow: Flow) -> FlowResult:
     """Start a server; "done" once it listens."""
-    argv = words(flow)
-    if shutil.which(argv[0]) is None:
-        return FlowResult("missing", f"{argv[0]} is not installed ({BRINGS})")
     _stop(flow)
     folder = _folder(flow)
     shutil.rmtree(folder, ignore_errors=True)
@@ -131,97 +133,89 @@ def serve(flow: Mapping[str, Any]) -> FlowResult:
     except OSError as error:
         return FlowResult("machinery", f"the firewall was not opened: {error}")
     # The client may come as late as its own start takes.
-    limit = str(limit_s(flow) + START_S)
+    limit = str(limit_s(flow["seconds"]) + START_S)
+    shell = ["setsid", "--fork", "sh", "-c", _SERVER, "sh", limit, handle]
+    nothing = subprocess.DEVNULL
     subprocess.run(
-        ["setsid", "--fork", "sh", "-c", _SERVER, "sh", limit, handle, *_near(flow), *argv],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
+        [*shell, *_near(flow), *words(flow)],
+        cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, check=True,
+    )  # fmt: skip
     until = time.monotonic() + START_S
     while not listens(flow["port"]):
         if (folder / "exit").exists() or time.monotonic() > until:
             _stop(flow)
-            return FlowResult("machinery", f"no server: {_said(folder)}", said=_said(folder))
+            return FlowResult("machinery", f"no server: {_said(folder)}")
         time.sleep(0.02)
     return FlowResult("done", before=before)
 
 
 def listens(port: int, proc: Path = Path("/proc/net")) -> bool:
     """Whether somebody listens on a TCP port, as the kernel lists it."""
-    lines = [line.split() for name in ("tcp", "tcp6") for line in _lines(proc / name)]
-    return any(each[1].endswith(f":{port:04X}") and each[3] == _LISTEN for each in lines)
+    tables = [(absent(proc / name) or "").splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for lines in tables for line in lines]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTEN for row in rows)
 
 
-def _lines(path: Path) -> list[str]:
-    return (absent(path) or "").splitlines()[1:]
-
-
-def ask(flow: Mapping[str, Any]) -> FlowResult:
+def ask(flow: Flow) -> FlowResult:
     """Run a client to its end, and read what it measured."""
-    argv = words(flow)
-    if shutil.which(argv[0]) is None:
-        return FlowResult("missing", f"{argv[0]} is not installed ({BRINGS})")
     with tempfile.TemporaryDirectory(prefix="b200kit-pair-") as folder:
         report = Path(folder, "report")
-        full = [*_near(flow), *argv, flow["server"], "--out_json", f"--out_json_file={report}"]
-        before = priorities(flow)
+        argv = [*_near(flow), *words(flow), flow["server"]]
+        argv += ["--out_json", f"--out_json_file={report}"]
         try:
-            done = hard_timeout.run(full, limit_s(flow))
+            done = hard_timeout.run(argv, limit_s(flow["seconds"]))
         except TimeoutError as error:
             return FlowResult("hung", str(error))
         except OSError as error:
             return FlowResult("machinery", str(error))
-        after = priorities(flow)
-        said = (done.stdout + done.stderr).decode("utf-8", "replace")[-4096:]
-        outcome, why, figures = judged(done.returncode, said, absent(report))
-    return FlowResult(outcome, why, figures, before, after, said)
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        return judged(done.returncode, said, absent(report))
 
 
-def judged(status: int, said: str, report: str | None) -> tuple[Outcome, str, Mapping[str, float]]:
+def judged(status: int, said: str, report: str | None) -> FlowResult:
     """How a client ended, by its exit status, its output and its report.
 
     An error of the transport is the network's; whatever else ends it says nothing of that.
     """
     if status and (found := _HARDWARE.search(said)):
-        return "failed", f"perftest: {found[0]}", {}
+        return FlowResult("failed", f"perftest: {found[0]}")
     if status:
         last = next(iter(reversed(said.strip().splitlines())), "it said nothing")
         memory = "; is the limit of locked memory too small?" if _MEMORY.search(said) else ""
-        return "machinery", f"perftest exited {status}: {last.strip()}{memory}", {}
+        return FlowResult("machinery", f"perftest exited {status}: {last.strip()}{memory}")
     found = _RESULTS.search(report or "")
     figures = {name: float(value) for name, value in _FIGURE.findall(found[1] if found else "")}
     if not figures.keys() & {"BW_average", "t_typical"}:
-        return "machinery", "perftest exited 0, and its report is not whole", {}
-    return "done", "", figures
+        return FlowResult("machinery", "perftest exited 0, and its report is not whole")
+    return FlowResult("done", figures=figures)
 
 
-def end(flow: Mapping[str, Any]) -> FlowResult:
+def end(flow: Flow) -> FlowResult:
     """How a server ended; one that has not is stopped."""
     folder = _folder(flow)
-    until = time.monotonic() + 2
+    _await_end(folder, 2)
+    _stop(flow)
+    after, status = priorities(flow), absent(folder / "exit")
+    if status == "0":
+        return FlowResult("done", after=after)
+    return FlowResult("machinery", f"the server exited {status}: {_said(folder)}", after=after)
+
+
+def _await_end(folder: Path, within_s: float) -> None:
+    until = time.monotonic() + within_s
     while not (folder / "exit").exists() and time.monotonic() < until:
         time.sleep(0.02)
-    _stop(flow)
-    after, said = priorities(flow), _said(folder)
-    status = absent(folder / "exit")
-    if status == "0":
-        return FlowResult("done", after=after, said=said)
-    return FlowResult("machinery", f"the server exited {status}: {said}", after=after, said=said)
 
 
-def _folder(flow: Mapping[str, Any]) -> Path:
+def _folder(flow: Flow) -> Path:
     return FOLDER / str(int(flow["port"]))
 
 
 def _said(folder: Path) -> str:
-    lines = (attempt(lambda: text(folder / "out")) or "") if (folder / "out").exists() else ""
-    return lines[-400:].strip().rpartition("\n")[2] if isinstance(lines, str) else ""
+    return (absent(folder / "out") or "")[-400:].rpartition("\n")[2]
 
 
-def _stop(flow: Mapping[str, Any]) -> None:
+def _stop(flow: Flow) -> None:
     """End a server's program; its shell then says how it ended, and takes the rule away."""
     folder = _folder(flow)
     pid = absent(folder / "pid")
@@ -229,19 +223,17 @@ def _stop(flow: Mapping[str, Any]) -> None:
         return
     with suppress(ProcessLookupError):
         os.kill(int(pid), signal.SIGTERM)
-    until = time.monotonic() + 8  # timeout's own -k
-    while not (folder / "exit").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    _await_end(folder, 8)  # timeout's own -k
 
 
-def _near(flow: Mapping[str, Any]) -> list[str]:
+def _near(flow: Flow) -> list[str]:
     """Words that keep a program to the CPUs near an adapter, where it has some."""
     device = Path("/sys/class/infiniband", flow["hca"], "device/local_cpulist")
-    cpus = attempt(lambda: absent(device))
+    cpus = attempt(partial(absent, device))
     return ["taskset", "-c", cpus] if isinstance(cpus, str) and cpus else []
 
 
-def _opened(flow: Mapping[str, Any]) -> str:
+def _opened(flow: Flow) -> str:
     """Let the peer through our firewall: the rule's handle; "" where there is no such table."""
     try:
         command(["nft", "list", "table", "inet", TABLE])
@@ -257,7 +249,7 @@ def _opened(flow: Mapping[str, Any]) -> str:
     return found[1]
 
 
-def priorities(flow: Mapping[str, Any]) -> dict[str, int] | None:
+def priorities(flow: Flow) -> dict[str, int] | None:
     """Bytes by priority as the adapter counts them; None where it does not."""
     if not flow.get("interface"):
         return None

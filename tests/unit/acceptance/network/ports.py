@@ -13,7 +13,7 @@ RAIL = Rail(
 )  # fmt: skip
 _PORT: dict[str, Any] = {
     "rail": 0, "hca": "mlx5_0", "there": True, "interface": "ens1f0np0",
-    "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit": 400.0, "link_layer": "Ethernet",
+    "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit": 400.0,
     "gid": {"index": 5, "type": "RoCE v2", "address": "0000:0000:0000:0000:0000:ffff:0a00:0001"},
     "firmware": "28.43.2026", "board": "MT_0000000838", "guid": "a088:c203:0012:3456",
     "pcie_current_speed": "32.0 GT/s PCIe", "pcie_max_speed": "32.0 GT/s PCIe",
@@ -21,10 +21,10 @@ _PORT: dict[str, Any] = {
     "counters": {"symbol_error": 4, "link_downed": 1, "port_xmit_data": 10},
     "physical": {
         "effective_errors": 0, "effective_ber": 1.5e-254, "raw_ber": 3e-10, "link_downs": 0,
-        "minutes": 1440.0, "speed": "400G", "advice": "No issue was observed",
+        "advice": "No issue was observed",
         "module": {"vendor": "Mellanox", "part": "MMS4X00-NS400", "serial": "MT2345FT00001"},
     },
-    "mtu": 9000, "carrier_downs": 1, "trust": "dscp", "pfc": [3],
+    "mtu": 9000, "trust": "dscp", "pfc": [3],
     "ecn": {"np": [3], "rp": [3]},
     "neighbour": {"switch": "leaf-03", "port": "swp1", "description": "to n01"},
 }  # fmt: skip

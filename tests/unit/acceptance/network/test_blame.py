@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,14 +11,12 @@ from hypothesis import strategies as st
 
 from b200kit.acceptance.network.blame import (
     Blame,
-    BlamePlan,
     Conclusion,
     GroupTest,
     Outcome,
-    bound,
+    Ports,
     conclusion,
     groups_of,
-    next_tests,
 )
 from tests.subtests import in_subtests
 
@@ -28,23 +27,35 @@ def names(count: int) -> list[str]:
     return [f"n{number:04d}" for number in range(count)]
 
 
-def plan_of(nodes: int, rails: int = 1, leaf_of: int = 0) -> BlamePlan:
+def plan_of(nodes: int, rails: int = 1, leaf_of: int = 0) -> Ports:
     """Nodes on rails; `leaf_of` nodes a leaf, each rail with its own; 0: none declared."""
-    leaves = {
+    return {
         rail: {
             name: f"r{rail}-l{number // leaf_of}" if leaf_of else ""
             for number, name in enumerate(names(nodes))
         }
         for rail in range(rails)
     }
-    return BlamePlan(leaves)
+
+
+def bound(plan: Ports, faults: int) -> int:
+    """Tests that the method takes for so many faults at single ports, leaves counting as one.
+
+    G + L + d (log2(N / d) + 3): every group once, one test between them a rail, and for each of d
+    faults among N ports the halvings that tell it from all others (what generalised binary
+    splitting takes, Hwang 1972), its two partners and the test on itself.
+    """
+    ports = sum(map(len, plan.values()))
+    screens = sum(len(groups_of(leaves)) + 1 for leaves in plan.values())
+    each = math.log2(ports / faults) + 3 if faults else 0
+    return screens + math.ceil(faults * each)
 
 
 @dataclass
 class Fleet:
     """What is really wrong; answers tests as traffic would."""
 
-    plan: BlamePlan
+    plan: Ports
     inside: set[Port] = field(default_factory=set)
     cables: set[Port] = field(default_factory=set)
     silent: set[Port] = field(default_factory=set)
@@ -59,7 +70,7 @@ class Fleet:
         alone = len(ports) == 1
         if ports & self.silent:
             return "unmeasured"
-        behind = {self.plan.rails[test.rail][node] for node in test.nodes}
+        behind = {self.plan[test.rail][node] for node in test.nodes}
         pairs = ((a, b) for a in test.nodes for b in test.nodes if self.cut and a != b)
         bad = (
             ports & self.inside
@@ -71,7 +82,7 @@ class Fleet:
 
     def judged(self, results: dict[GroupTest, Outcome] | None = None) -> Conclusion:
         results = {} if results is None else results
-        while tests := next_tests(self.plan, results.get):
+        while tests := conclusion(self.plan, results.get).open:
             assert not results.keys() & set(tests)
             self.made += tests
             self.rounds += 1

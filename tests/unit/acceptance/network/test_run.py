@@ -86,7 +86,7 @@ class Fleet:
         rail, test = int(flow["hca"][-1]), flow["test"]
         assert flow["gid"] == 5
         result: dict[str, Any] = {
-            "outcome": "done", "why": "", "figures": {}, "before": None, "after": None, "said": "",
+            "outcome": "done", "why": "", "figures": {}, "before": None, "after": None
         }  # fmt: skip
         if act == "serve":
             assert (name, rail) not in self.serving

@@ -45,7 +45,7 @@ PCI = {
     "current_link_speed": "32.0 GT/s PCIe", "current_link_width": "16",
     "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16",
 }  # fmt: skip
-NET = {"mtu": "9000", "carrier_down_count": "1"}
+NET = {"mtu": "9000"}
 MLNX = {f"ecn/roce_{role}/enable/{n}": str(int(n == 3)) for role in ("np", "rp") for n in range(8)}
 
 
