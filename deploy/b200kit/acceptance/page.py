@@ -12,7 +12,7 @@ from statistics import median
 from b200kit.acceptance.figures import Measured, measured
 from b200kit.acceptance.seal import SealedRun
 from b200kit.node.state.acceptance import AcceptancePlan, Floor, SegmentLine
-from b200kit.node.state.verdict import Finding, Status
+from b200kit.node.state.verdict import Status
 from b200kit.report.content.verdict import TONES, each_once
 from b200kit.report.document import Pairs, duration
 from b200kit.report.html.figure import Table
@@ -99,10 +99,5 @@ def _left_out(run: SealedRun) -> Iterator[tuple[str, str]]:
     yield from ((tool, f"there is no {tool}: {how}") for tool, how in plan.missing.items())
     yield from ((test, f"does not apply: {why}") for test, why in plan.not_applicable.items())
     unread = (one for one in run.verdict.findings if one.status is Status.UNMEASURED)
-    for check, found in _by(unread):
+    for check, found in groupby(unread, key=lambda one: one.check):
         yield check, "; ".join(dict.fromkeys(one.summary for one in found))
-
-
-def _by(findings: Iterator[Finding]) -> Iterator[tuple[str, list[Finding]]]:
-    for check, found in groupby(findings, key=lambda one: one.check):
-        yield check, list(found)

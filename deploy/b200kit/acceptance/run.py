@@ -12,7 +12,6 @@ import json
 import shlex
 import time
 from collections import Counter
-from pathlib import Path
 
 from b200kit.acceptance import figures, page, seal
 from b200kit.acceptance.between import BETWEEN, allowed
@@ -111,11 +110,8 @@ class Acceptance:
         if state.status == "finished" and state.level == level and not self._is_recorded(state.id):
             node.say("accept", f"{state.id} had finished; it is fetched, and no other one begun")
             return state.id
-        asked = {
-            "node": node.name,
-            "level": level,
-            "floors": unstructure(figures.floors(node.spec)),
-        }
+        floors = unstructure(figures.floors(node.spec))
+        asked = {"node": node.name, "level": level, "floors": floors}
         return node.connected().program("acceptance begin", json.dumps(asked)).strip()
 
     def _is_recorded(self, run: str) -> bool:
@@ -134,10 +130,13 @@ class Acceptance:
     def _wait(self) -> None:
         """Ask until the run is at its end; lines of segments are told as they come."""
         node, told, resumed_at = self.node, 0, -1
-        while (state := self._looked()).status != "finished":
+        while True:
+            state = self._looked()
             for line in state.last[told:]:
                 node.say("accept", line)
             told = len(state.last)
+            if state.status == "finished":
+                return
             if state.status == "none":
                 raise StageFailed("the run that was begun is not on the node any more")
             if state.status == "interrupted":
@@ -146,8 +145,6 @@ class Acceptance:
                 resumed_at = state.done
                 node.connected().run(f"systemctl start --no-block {UNIT}")
             time.sleep(min(_POLL_S, 0.1 + state.left_s / 20))
-        for line in state.last[told:]:
-            node.say("accept", line)
 
     def _looked(self) -> AcceptanceState:
         """How far it is; a node that went away is waited for, as it may be at a counted reboot."""
@@ -168,25 +165,23 @@ class Acceptance:
         """The run in the site's folder, verified: fetched, or there since a run that was killed."""
         node, target = self.node, seal.place_of(self.node.name, run)
         try:
+            keys = allowed(node)
             if target.exists():
-                return seal.verified(target, self._allowed, node.name)
+                return seal.verified(target, lambda _: keys, node.name)
             output = node.connected().program(
                 f"acceptance archive {shlex.quote(run)}", timeout=_FETCH_S,
                 most_bytes=node_archive.printed_bytes(seal.PACKED_BYTES),
             )  # fmt: skip
             content, _ = node_archive.received(output)
-            return seal.keep(content, target, self._allowed, node.name)
+            return seal.keep(content, target, lambda _: keys, node.name)
         except (OSError, ValueError) as error:
             raise StageFailed(f"{run} is not kept: {error}") from None
 
-    def _allowed(self, name: str) -> str:
-        del name
-        return allowed(self.node)
-
     def _record(self, found: SealedRun) -> None:
-        """A page for people beside the folder; a line in the store; the run's own record."""
+        """A page beside the folder, in which it would be one too many; a line in the store."""
         plan = found.plan
-        durable_files.replace(page_of(found.path), page.page(found))
+        beside = found.path.with_name(f"{found.path.name}.html")
+        durable_files.replace(beside, page.page(found))
         segments = Counter(str(line.outcome) for line in found.lines)
         result = AcceptanceResult(
             plan.id, plan.level, plan.started_at, timestamp.now(), found.verdict.fit,
@@ -227,8 +222,3 @@ def files() -> list[File]:
     unit = render(f"systemd/{UNIT}.j2", program=INSTALLED)
     program = File(INSTALLED, zipapp.build()[0], 0o755)
     return [program, File(f"/etc/systemd/system/{UNIT}", unit)]
-
-
-def page_of(folder: Path) -> Path:
-    """The page of a run, beside its folder: in it, it would be one file too many."""
-    return folder.with_name(f"{folder.name}.html")

@@ -7,7 +7,7 @@ person planned are none.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -39,11 +39,11 @@ def counted(lines: Iterable[LedgerLine]) -> list[Exclusions]:
         parts = {one.part: one.check for one in line.findings if one.blocks and one.part}
         for part, check in parts.items():
             found[line.node, part].append((line.at, check))
-    every = [_of(node, part, times) for (node, part), times in found.items()]
+    every = [
+        Exclusions(
+            node, part, len(times), min(times)[0], max(times)[0],
+            dict(Counter(cause for _, cause in times).most_common()),
+        )
+        for (node, part), times in found.items()
+    ]  # fmt: skip
     return sorted(every, key=lambda one: (-one.times, one.node, one.part))
-
-
-def _of(node: str, part: str, times: list[tuple[str, str]]) -> Exclusions:
-    causes = [cause for _, cause in times]
-    why = {cause: causes.count(cause) for cause in sorted({*causes}, key=causes.count)[::-1]}
-    return Exclusions(node, part, len(times), min(times)[0], max(times)[0], why)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from b200kit.node.facts import xid
 from b200kit.node.lib.readings import attempt, is_digits, text
@@ -18,25 +19,9 @@ from b200kit.node.state.acceptance import SegmentLine
 from b200kit.node.state.view import GpuView, StateView
 
 EDAC = Path("/sys/devices/system/edac/mc")
-Kind = Literal["uncorrected", "corrected"]
-KINDS: dict[str, Kind] = {
-    "ecc_volatile_uncorrected": "uncorrected",
-    "ecc_aggregate_uncorrected": "uncorrected",
-    "sram_uncorrected": "uncorrected",
-    "rows_remapped_uncorrected": "uncorrected",
-    "remap_pending": "uncorrected",
-    "remap_failed": "uncorrected",
-    "xids": "uncorrected",
-    "sxids": "uncorrected",
-    "edac_ue": "uncorrected",
-    "nvlink_recovery_failed": "uncorrected",
-    "rows_remapped_corrected": "corrected",
-    "edac_ce": "corrected",
-    "pcie_replays": "corrected",
-    "nvlink_recovered": "corrected",
-    "nvlink_integrity_errors": "corrected",
-}
-"""Whether growth means that data were lost, or that they were mended."""
+CORRECTED = frozenset({"rows_remapped_corrected", "edac_ce", "pcie_replays", "nvlink_recovered",
+                       "nvlink_integrity_errors"})  # fmt: skip
+"""Counters whose growth means that data were mended; with every other one, some were lost."""
 OF_GPUS: dict[str, tuple[str, ...]] = {
     "ecc_volatile_uncorrected": ("ecc_volatile_uncorrected",),
     "ecc_aggregate_uncorrected": ("ecc_aggregate_uncorrected",),
@@ -86,16 +71,13 @@ def _of_gpu(gpu: GpuView) -> dict[str, int]:
 
 def _edac() -> dict[str, int]:
     """Errors of each memory controller of the host."""
-    found = {
-        f"edac_{kind}/{folder.name}": attempt(partial(text, folder / f"{kind}_count"))
-        for folder in sorted(EDAC.glob("mc[0-9]*"))
-        for kind in ("ue", "ce")
-    }
-    return {
-        name: int(value)
-        for name, value in found.items()
-        if isinstance(value, str) and is_digits(value)
-    }
+    found = {}
+    for folder in sorted(EDAC.glob("mc[0-9]*")):
+        for kind in ("ue", "ce"):
+            count = attempt(partial(text, folder / f"{kind}_count"))
+            if isinstance(count, str) and is_digits(count):
+                found[f"edac_{kind}/{folder.name}"] = int(count)
+    return found
 
 
 def growth(lines: Sequence[SegmentLine]) -> dict[str, int | None]:
@@ -104,12 +86,10 @@ def growth(lines: Sequence[SegmentLine]) -> dict[str, int | None]:
     A window is a segment, or the time from one to the next in the same boot. One in which a counter
     went backwards, or was read at one end only, makes it unknown, for nobody saw what was between.
     """
-    windows: list[tuple[Mapping[str, int], Mapping[str, int]]] = []
-    for number, line in enumerate(lines):
-        earlier = lines[number - 1] if number else None
-        if earlier and earlier.boot_id == line.boot_id:
+    windows = [(line.before, line.after) for line in lines]
+    for earlier, line in pairwise(lines):
+        if earlier.boot_id == line.boot_id:
             windows.append((earlier.after, line.before))
-        windows.append((line.before, line.after))
     names = {name for line in lines for name in (*line.before, *line.after)}
     return {name: _grown(name, windows) for name in sorted(names)}
 

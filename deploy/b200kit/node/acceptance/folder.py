@@ -18,6 +18,7 @@ from b200kit.node.lib import documents, durable_files, signature
 from b200kit.node.lib.documents import LARGE, Malformed
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.state.acceptance import AcceptancePlan, SegmentLine
+from b200kit.node.state.verdict import Verdict
 
 ROOT = STATE_DIRECTORY / "acceptance"
 PLAN = "plan.json"
@@ -58,8 +59,8 @@ def lines(path: Path, kind: type[T], half: Half = "refused") -> list[T]:
 def mend(path: Path) -> None:
     """Cut off a last line that has no end. Raises OSError."""
     file = path / LINES
-    content = file.read_bytes() if file.exists() else b""
-    _cut(file, content.rfind(b"\n") + 1, len(content))
+    if file.exists():
+        os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
 
 
 def append(path: Path, line: object) -> None:
@@ -74,15 +75,11 @@ def append(path: Path, line: object) -> None:
             handle.flush()
             os.fsync(handle.fileno())
     except OSError:
-        _cut(file, size, file.stat().st_size if file.exists() else size)
+        if file.exists():
+            os.truncate(file, size)
         raise
     if is_new:
         durable_files.sync_directory(path)
-
-
-def _cut(file: Path, size: int, now: int) -> None:
-    if now > size:
-        os.truncate(file, size)
 
 
 def members(path: Path, signatures: Iterable[str] = (SIGNATURE,)) -> list[str]:
@@ -106,9 +103,9 @@ def sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def seal(path: Path, verdict: bytes) -> None:
+def seal(path: Path, verdict: Verdict) -> None:
     """Close a run: verdict, sums, signature, in this order, each whole. Raises OSError."""
-    durable_files.replace(path / VERDICT, verdict)
+    durable_files.replace(path / VERDICT, documents.to_bytes(verdict))
     content = sums(path)
     durable_files.replace(path / SUMS, content)
     signed = signature.sign(content, namespace=signature.ACCEPTANCE)

@@ -86,7 +86,12 @@ def begin() -> int:
         found = machine(observed())
         if open_run := unfinished():
             plan, _ = folder.read(open_run, half="ignored")
-            _require_request(request, plan)
+            asked = (request.node, request.level, request.floors)
+            if asked != (plan.node, plan.level, dict(plan.floors)):
+                raise AcceptanceRefused(
+                    f"run {plan.id} of level {plan.level} is not finished, and other floors or "
+                    "another level are asked for: go on with it, or seal it by `acceptance stop`"
+                )
             require_same(plan.machine, found)
         else:
             plan = _plan(request, found)
@@ -94,15 +99,6 @@ def begin() -> int:
             durable_files.sync_directory(folder.ROOT)
     print(plan.id)
     return 0
-
-
-def _require_request(request: AcceptanceRequest, plan: AcceptancePlan) -> None:
-    asked = (request.node, request.level, request.floors)
-    if asked != (plan.node, plan.level, dict(plan.floors)):
-        raise AcceptanceRefused(
-            f"run {plan.id} of level {plan.level} is not finished, and other floors or another "
-            "level are asked for: go on with it, or seal it by `acceptance stop`"
-        )
 
 
 def _plan(request: AcceptanceRequest, found: Machine) -> AcceptancePlan:
@@ -142,7 +138,7 @@ def run() -> int:
                 line = _segment(segment.Segment(path, plan, tuple(lines), step, attempt))
                 folder.append(path, line)
                 lines.append(line)
-        seal(path, plan, lines)
+        folder.seal(path, verdict(plan, lines))
     return 0
 
 
@@ -151,17 +147,9 @@ def _segment(due: segment.Segment) -> SegmentLine:
     state = observed()
     if not due.test.same_as:
         require_same(due.plan.machine, machine(state))
-    print(f"acceptance: {_name(due.step)}, attempt {due.attempt}", file=sys.stderr, flush=True)
+    at = f"{due.step.test} {due.step.segment}, attempt {due.attempt}"
+    print(f"acceptance: {at}", file=sys.stderr, flush=True)
     return segment.run(due, state)
-
-
-def _name(step: Step) -> str:
-    return f"{step.test} {step.segment}"
-
-
-def seal(path: Path, plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> None:
-    """Judge a run and close its folder."""
-    folder.seal(path, documents.to_bytes(verdict(plan, lines)))
 
 
 def state() -> int:
@@ -213,7 +201,7 @@ def stop() -> int:
     with alone(folder.ROOT / ".lock"):
         if path := unfinished():
             folder.mend(path)
-            seal(path, *folder.read(path))
+            folder.seal(path, verdict(*folder.read(path)))
     return 0
 
 

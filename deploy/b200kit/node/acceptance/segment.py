@@ -108,9 +108,9 @@ def _outcome(segment: Segment, state: StateView) -> tuple[tuple[Value, ...], Out
 def _tool(segment: Segment, state: StateView) -> tuple[Value, ...]:
     """Run its tool and read what it printed, with what the GPUs did meanwhile."""
     argv, gpus = segment.step.argv, len(segment.plan.machine.gpus)
-    watch = GpuWatch() if segment.test.loads == "gpu" else nullcontext()
-    with watch, _files(segment.raw) as (out, err):
-        if isinstance(watch, GpuWatch):
+    watching = GpuWatch() if segment.test.loads == "gpu" else nullcontext()
+    with watching as watch, _files(segment.raw) as (out, err):
+        if watch:
             watch.begin()
         try:
             status = hard_timeout.into(
@@ -120,7 +120,7 @@ def _tool(segment: Segment, state: StateView) -> tuple[Value, ...]:
             raise
         except OSError as error:
             raise Unusable(f"it cannot be started: {error}") from None
-        figures = watch.end() if isinstance(watch, GpuWatch) else ()
+        figures = watch.end() if watch else ()
     out_text, err_text = map(_text, segment.raw)
     printed = Printed(out_text, err_text, status, gpus)
     return readers.read(segment.test.reader, printed) + tuple(watched(figures or ()))
@@ -163,13 +163,13 @@ def watched(figures: Sequence[GpuFigures]) -> Iterator[Value]:
             ("temperature_c", "C", gpu.temperature_c),
         ):
             if isinstance(found, Extent):
-                scale = 1000 if unit == "W" else 1
+                scale = 1000 if unit == "W" else 1  # from mW
                 yield Value(f"{metric}_median", subject, found.median / scale, unit)
                 yield Value(f"{metric}_max", subject, found.max / scale, unit)
         if isinstance(gpu.clocks_event_reasons, int):
             for bit, words in SLOWED.items():
                 slowed = bool(gpu.clocks_event_reasons & bit)
-                yield Value(f"{words.replace(' ', '_')}", subject, float(slowed), "")
+                yield Value(words.replace(" ", "_"), subject, float(slowed), "")
 
 
 def facts(segment: Segment, state: StateView) -> tuple[Value, ...]:

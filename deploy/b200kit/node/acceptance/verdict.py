@@ -52,7 +52,15 @@ def verdict(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Verdict:
             one.with_check(f"acceptance.{name}") for one in found + [Finding(said)] * (not bad)
         ]
     for metric, floor in plan.floors.items():
-        findings += _unheld(metric, floor, by_test, left_out, plan)
+        owners = [test.name for test in table().tests if metric in test.metrics]
+        if not owners:
+            findings.append(Finding(
+                f"no test measures {metric}", Status.UNMEASURED, expected=f"{floor.value:g}",
+                check="acceptance.floors",
+            ))  # fmt: skip
+        elif not by_test.keys() & {*owners}:
+            why = filter(None, map(plan.not_applicable.get, owners))
+            left_out[f"acceptance.floors.{metric}"] = next(why, f"no part of level {plan.level}")
     findings += (one.with_check("acceptance.counters") for one in _counted(plan, lines))
     return Verdict(tuple(findings), left_out)
 
@@ -71,7 +79,7 @@ def _ended(
         elif bad:
             is_confirmed = len(bad) > 1
             said = f"{'' if is_confirmed else 'not '}confirmed by a second run"
-            action = _action(table().test(step.test), bad[-1]) if is_confirmed else Action.MONITOR
+            action = _action(bad[-1]) if is_confirmed else Action.MONITOR
             yield Finding(
                 f"{name} {bad[0].outcome} ({said})", Status.FAIL, read=bad[0].why, action=action
             )
@@ -88,11 +96,11 @@ def _ended(
             )  # fmt: skip
 
 
-def _action(test: AcceptanceTest, line: SegmentLine) -> Action:
+def _action(line: SegmentLine) -> Action:
     """What a confirmed fault asks for: a hang may be cured, a wrong result is a part's."""
     if line.outcome == "failed":
         return Action.REPLACE
-    return Action.RESET_GPU if test.loads == "gpu" else Action.REBOOT
+    return Action.RESET_GPU if table().test(line.test).loads == "gpu" else Action.REBOOT
 
 
 def _judged(
@@ -147,19 +155,13 @@ def _held(metric: str, floor: Floor, own: Figures) -> Iterator[Finding]:
             continue
         low = floor.holds == "at least" and value < floor.value
         if low or (floor.holds == "at most" and value > floor.value):
-            lost = _lost_nvls(metric, value)
-            summary = f"{metric} of {subject} is too {'low' if low else 'high'}{lost}"
-            yield Finding(
-                summary, Status.FAIL, subject, read, expected, source, Action.REPLACE
-                if not lost else Action.REBOOT,
-            )  # fmt: skip
-
-
-def _lost_nvls(metric: str, value: float) -> str:
-    name, low, high = WITHOUT_NVLS
-    if metric == name and low <= value < high:
-        return ": as much as rings carry, so NVLS is lost (multicast, fabric manager)"
-    return ""
+            summary = f"{metric} of {subject} is too {'low' if low else 'high'}"
+            action = Action.REPLACE
+            name, least, most = WITHOUT_NVLS
+            if metric == name and least <= value < most:
+                summary += ": as much as rings carry, so NVLS is lost (multicast, fabric manager)"
+                action = Action.REBOOT
+            yield Finding(summary, Status.FAIL, subject, read, expected, source, action)
 
 
 def _near(after: Figures, before: Figures, test: AcceptanceTest) -> Iterator[Finding]:
@@ -219,41 +221,18 @@ def _clocks(own: Figures, gpus: int) -> Iterator[Finding]:
             yield Finding(f"slowed: {names}", Status.PASS, subject, action=Action.MONITOR)
 
 
-def _unheld(
-    metric: str,
-    floor: Floor,
-    by_test: Mapping[str, object],
-    left_out: dict[str, str],
-    plan: AcceptancePlan,
-) -> Iterator[Finding]:
-    """A limit that no test of this run is held to."""
-    owners = [test for test in table().tests if metric in test.metrics]
-    if any(test.name in by_test for test in owners):
-        return
-    if not owners:
-        yield Finding(
-            f"no test measures {metric}", Status.UNMEASURED, expected=f"{floor.value:g}",
-            check="acceptance.floors",
-        )  # fmt: skip
-        return
-    why = (plan.not_applicable.get(test.name) for test in owners)
-    no_part = f"no part of level {plan.level}"
-    left_out[f"acceptance.floors.{metric}"] = next(filter(None, why), no_part)
-
-
 def _counted(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Iterator[Finding]:
     """Hardware counters that grew, or of which nobody knows whether they did."""
     grown = counters.growth(lines)
     for name in counters.lacking(len(plan.machine.gpus), grown):
         yield _counter(name, "was never read", Status.UNMEASURED)
     for name, by in grown.items():
-        kind = counters.KINDS[name.partition("/")[0]]
         if by is None:
             yield _counter(name, "went backwards or was not read", Status.UNMEASURED)
-        elif by and kind == "uncorrected":
-            yield _counter(name, f"grew by {by}", Status.FAIL, Action.REPLACE)
-        elif by:
+        elif by and name.partition("/")[0] in counters.CORRECTED:
             yield _counter(name, f"grew by {by}, corrected", Status.PASS, Action.MONITOR)
+        elif by:
+            yield _counter(name, f"grew by {by}", Status.FAIL, Action.REPLACE)
     if grown and not any(grown.values()):
         yield Finding(f"none of {len(grown)} hardware counters grew")
 

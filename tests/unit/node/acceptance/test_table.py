@@ -24,6 +24,7 @@ def test_every_word_of_the_table_is_known() -> None:
     for test in table.table().tests:
         assert test.reader[0] in readers.READERS.keys() | segment.OWN.keys()
         assert set(test.metrics.values()) <= set(get_args(Fold))
+        assert test.metrics == {metric: table.table().fold(metric) for metric in test.metrics}
         assert test.levels.keys() <= set(LEVELS)
         assert test.tool in {"", *table.table().tools}
         assert {test.near, test.same_as} <= {"", *names}
