@@ -1,4 +1,4 @@
-"""Figures of runs: folded as declared, held to floors with their source, made into floors."""
+"""Figures of runs: held to floors with their source, made into floors."""
 
 from __future__ import annotations
 
@@ -65,19 +65,6 @@ def test_keys_of_floors_are_named_where_they_are_wrong() -> None:
     assert isinstance(found, list)
     assert all(isinstance(one, Problem) for one in found)
     assert_message(*map(str, found))
-
-
-def test_segments_come_to_one_figure_as_the_table_says() -> None:
-    plan, every = lines()
-    [peer] = [line for line in every if line.test == "gpu-to-gpu"]
-    slower = _scaled(peer, {"gpu_to_gpu_gb_per_s": 0.9})
-    lost = replace(_scaled(peer, {"gpu_to_gpu_gb_per_s": 0.1}), outcome="machinery")
-    [found] = [one for one in figures.measured([peer, slower, lost]) if one.is_compared]
-    assert (found.metric, found.unit) == ("gpu_to_gpu_gb_per_s", "GB/s")
-    assert set(found.by_subject.values()) == {runs.PEER * 0.9}
-    warm = [one for one in figures.measured(every) if one.metric == "idle_temperature_c"]
-    assert [one.is_compared for one in warm] == [False]
-    assert plan.level == "smoke"
 
 
 def test_the_slow_gpu_of_a_node_and_the_slow_node_of_a_fleet_are_named() -> None:

@@ -54,10 +54,10 @@ _ROWS = (
 
 def findings(node: str, rails: Sequence[Rail], facts: object) -> Faults:
     """Everything that a node's ports are judged for; one finding a rail where all is well."""
-    by_rail = _by_rail(facts)
+    ports = by_rail(facts)
     for rail in rails:
         subject = f"{node} rail {rail.rail}"
-        view = View(by_rail.get(rail.rail), subject)
+        view = View(ports.get(rail.rail), subject)
         found = [
             replace(one, check=f"network.{check}", part=rail.hca)
             for check, judged in _judged(rail, view, subject)
@@ -67,7 +67,8 @@ def findings(node: str, rails: Sequence[Rail], facts: object) -> Faults:
         yield from found or [well]
 
 
-def _by_rail(facts: object) -> dict[object, dict[str, Any]]:
+def by_rail(facts: object) -> dict[object, dict[str, Any]]:
+    """The ports that a node read, by the rail that was asked for."""
     entries = View(facts).known(list, "ports") or []
     return {entry.get("rail"): entry for entry in entries if isinstance(entry, dict)}
 
@@ -140,7 +141,7 @@ def growth(node: str, rails: Sequence[Rail], before: object, after: object) -> F
 
     What went backwards was cleared meanwhile, and is unknown.
     """
-    one, other = _by_rail(before), _by_rail(after)
+    one, other = by_rail(before), by_rail(after)
     for rail in rails:
         subject = f"{node} rail {rail.rail}"
         then, now = (View(each.get(rail.rail), subject) for each in (one, other))
@@ -168,7 +169,7 @@ def twins(facts: Mapping[str, object]) -> Faults:
     """GUIDs that two adapters of a fleet (node to its facts) have: they would be taken for one."""
     adapters: dict[str, set[str]] = defaultdict(set)
     for node, read in facts.items():
-        for entry in _by_rail(read).values():
+        for entry in by_rail(read).values():
             if isinstance(guid := entry.get("guid"), str):
                 adapters[guid].add(f"{node} {entry.get('hca')}")
     for guid, those in adapters.items():

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from b200kit.acceptance import seal
+from b200kit.acceptance.network.facts import by_rail
 from b200kit.acceptance.network.pairs import Flow, packed
 from b200kit.acceptance.network.results import (
     FlowLine,
@@ -25,7 +27,7 @@ from b200kit.acceptance.network.results import (
     verdict,
     wanted,
 )
-from b200kit.acceptance.seal import Allowed, require_sealed
+from b200kit.acceptance.seal import Allowed
 from b200kit.node.acceptance import folder as folders
 from b200kit.node.acceptance.rdma import FlowResult, limit_s
 from b200kit.node.lib import documents, durable_files, timestamp
@@ -33,7 +35,7 @@ from b200kit.node.lib.documents import LARGE, Object
 from b200kit.node.state.verdict import Verdict
 from b200kit.node.state.view import View
 from b200kit.run.node import Node
-from b200kit.run.places import home, safe_name
+from b200kit.run.places import safe_name
 from b200kit.run.remote import RemoteError
 
 Say = Callable[[str], object]
@@ -61,12 +63,12 @@ class NetworkResult:
     verdict: Verdict
 
 
-def measure(nodes: Sequence[Node], say: Say, seconds: float = SECONDS) -> NetworkResult:
+def measure(nodes: Sequence[Node], say: Say) -> NetworkResult:
     """Measure the network between connected nodes with `rails`.
 
     Raises RemoteError for a node that cannot be asked, and OSError, ValueError for the folder.
     """
-    return Measurement([_of(node) for node in nodes], home() / "acceptance", say, seconds).run()
+    return Measurement([_of(node) for node in nodes], seal.directory(), say).run()
 
 
 def _of(node: Node) -> NetworkNode:
@@ -74,11 +76,11 @@ def _of(node: Node) -> NetworkNode:
     given = remote.host.data.get("ssh_hostname")
     rails = tuple(rail.model_dump() for rail in node.spec.rails)
     planned = PlannedNode(node.spec.fleet_address or given or node.name, rails)
-    return NetworkNode(
-        node.name,
-        planned,
-        lambda words, stdin, limit: remote.program(words, stdin, int(limit), LARGE),
-    )
+
+    def ask(words: str, stdin: str, limit: float) -> str:
+        return remote.program(words, stdin, int(limit), LARGE)
+
+    return NetworkNode(node.name, planned, ask)
 
 
 class Measurement:
@@ -93,7 +95,7 @@ class Measurement:
         self.path, plan = self._unfinished(root, planned) or _begun(root, planned, seconds)
         folders.mend(self.path)
         self.results = Results(plan, folders.lines(self.path, FlowLine))
-        self.ports: dict[tuple[str, int], Object] = {}
+        self.ports: dict[str, dict[object, Object]] = {}
 
     def _unfinished(
         self, root: Path, planned: Mapping[str, PlannedNode]
@@ -108,9 +110,7 @@ class Measurement:
     def run(self) -> NetworkResult:
         """Everything that is not yet done, the seal last."""
         before = self.facts("before")
-        self.ports = {
-            (name, port["rail"]): port for name, facts in before.items() for port in facts["ports"]
-        }
+        self.ports = {name: by_rail(facts) for name, facts in before.items()}
         waves = self.results.plan.waves()
         for number, wave in enumerate(waves, 1):
             if left := self.results.missing(wave):
@@ -156,10 +156,10 @@ class Measurement:
     def _transfer(self, wave: Sequence[Flow], test: str) -> dict[Flow, FlowResult]:
         """How each flow of a wave ended; one without a server is asked nothing."""
         limit = limit_s(self.results.plan.seconds) + _START_S
-        served = dict(self._phase("serve", wave, test, "server", limit))
+        served = self._phase("serve", wave, test, "server", limit)
         ready = [flow for flow in wave if served[flow].outcome == "done"]
-        asked = dict(self._phase("ask", ready, test, "client", limit))
-        ended = dict(self._phase("end", ready, test, "server", limit))
+        asked = self._phase("ask", ready, test, "client", limit)
+        ended = self._phase("end", ready, test, "server", limit)
         found = {flow: asked.get(flow, served[flow]) for flow in wave}
         for flow in ready:
             before, after = served[flow].before, ended[flow].after
@@ -168,27 +168,28 @@ class Measurement:
 
     def _phase(
         self, word: str, flows: Sequence[Flow], test: str, end: str, limit: float
-    ) -> Iterator[tuple[Flow, FlowResult]]:
+    ) -> dict[Flow, FlowResult]:
+        """What each node says of its flows; of one that does not answer it is machinery."""
         by_node: dict[str, list[Flow]] = defaultdict(list)
         for flow in flows:
             by_node[getattr(flow, end)].append(flow)
 
-        def ask(name: str) -> list[FlowResult]:
+        def ask(name: str) -> dict[Flow, FlowResult]:
             request = {"flows": [self._request(flow, end, test) for flow in by_node[name]]}
             try:
                 said = self.nodes[name].ask(f"acceptance-pair {word}", json.dumps(request), limit)
                 results = documents.decode(Object, said, LARGE, f"{name}'s transfers")["results"]
-                return [documents.structure(FlowResult, each) for each in results]
-            except (RemoteError, LookupError, ValueError) as error:
-                return [FlowResult("machinery", f"{name}: {error}")] * len(by_node[name])
+                found = [documents.structure(FlowResult, each) for each in results]
+                return dict(zip(by_node[name], found, strict=True))
+            except (RemoteError, LookupError, TypeError, ValueError) as error:
+                return dict.fromkeys(by_node[name], FlowResult("machinery", f"{name}: {error}"))
 
-        for name, results in zip(by_node, _together(ask, by_node), strict=True):
-            yield from zip(by_node[name], results, strict=True)
+        return {flow: result for each in _together(ask, by_node) for flow, result in each.items()}
 
     def _request(self, flow: Flow, end: str, test: str) -> dict[str, Any]:
         plan = self.results.plan
         own = getattr(flow, end)
-        rail, facts = plan.rail(own, flow.rail), View(self.ports.get((own, flow.rail)))
+        rail, facts = plan.rail(own, flow.rail), View(self.ports[own].get(flow.rail))
         return {
             "test": test,
             "seconds": plan.seconds,
@@ -264,7 +265,7 @@ def _together(act: Callable[[Any], Any], those: Iterable[Any]) -> list[Any]:
 def verified(path: Path, allowed: Allowed) -> NetworkResult:
     """A sealed run, every byte of it. Raises as `require_sealed` does."""
     plan = documents.load(NetworkPlan, path / folders.PLAN)
-    require_sealed(path, signatures(plan), allowed)
+    seal.require_sealed(path, signatures(plan), allowed)
     results = Results(plan, folders.lines(path, FlowLine))
     read = {
         node: (documents.load(Object, facts_of(path, node, "before")),

@@ -327,9 +327,3 @@ def test_line_of_a_boot_without_that_of_its_reboot_is_no_pass() -> None:
     run = plan("acceptance", tests=["reboot", "boot"])
     ended = [one for one in lines(run) if one.test == "boot"]
     assert verdict(run, ended).fit == "unmeasured"
-
-
-def test_same_lines_give_the_same_verdict() -> None:
-    run = plan("standard", floors={PAIRS: floor(900)})
-    assert verdict(run, lines(run)) == verdict(run, lines(run))
-    assert verdict(run, lines(run)).fit == "unfit"
