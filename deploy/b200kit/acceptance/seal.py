@@ -58,7 +58,7 @@ def directory() -> Path:
 
 def place_of(node: str, run: str) -> Path:
     """The folder of a run."""
-    return directory() / safe_name(f"{node}-{run.removeprefix(f'{node}-')}")
+    return directory() / safe_name(f"{node}-{run}")
 
 
 def keep(content: bytes, target: Path, allowed: Allowed, node: str) -> SealedRun:

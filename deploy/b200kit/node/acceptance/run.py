@@ -19,7 +19,7 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -224,25 +224,19 @@ def sign() -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[..., int]] = {
-    "begin": begin, "run": run, "state": state, "stop": stop, "archive": archive, "sign": sign,
-}  # fmt: skip
-
-
 def main(args: list[str]) -> int:
     """Run one of the commands above."""
     parser = argparse.ArgumentParser(prog="acceptance")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in COMMANDS:
-        one = commands.add_parser(name)
-        if name == "archive":
-            one.add_argument("id")
-    options = parser.parse_args(args)
+    commands = parser.add_subparsers(required=True)
+    for act in (begin, run, state, stop, archive, sign):
+        commands.add_parser(act.__name__).set_defaults(act=act)
+    commands.choices["archive"].add_argument("name")
+    options = vars(parser.parse_args(args))
     # A tool must not outlive us: as an exception, the signal passes through the code that kills it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    words = (options.id,) if options.command == "archive" else ()
+    act = options.pop("act")
     try:
-        return COMMANDS[options.command](*words)
+        return int(act(**options))
     except (AcceptanceRefused, BandwidthRefused, documents.Malformed) as error:
         print(f"acceptance: {error}", file=sys.stderr)
         return 2

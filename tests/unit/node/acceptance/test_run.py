@@ -234,6 +234,12 @@ def hangs(out: BinaryIO, err: BinaryIO) -> int:
     raise TimeoutError("it took too long")
 
 
+def cannot(out: BinaryIO, err: BinaryIO) -> int:
+    """A tool that cannot be started."""
+    del out, err
+    raise FileNotFoundError(errno.ENOENT, "no such file")
+
+
 def is_sealed(node: Node) -> bool:
     """Whether every file is as it was signed, by ssh-keygen and sha256sum themselves."""
     allowed = node.root / "allowed"
@@ -268,6 +274,7 @@ def test_run_on_a_good_node_is_sealed_and_fit(
         ([hangs], ["hung", "done"]),
         ([hangs] * 3, ["hung"] * 2),
         ([prints("", 139, "Segmentation fault")], ["machinery", "done"]),
+        ([cannot] * 2, ["machinery"] * 2),
         ([prints("")] * 3, ["machinery"] * 2),
         ([prints(text("gpu-burn.txt"), 1)] * 3, ["machinery"] * 2),
         ([prints(text("gpu-burn.txt")[:900])] * 3, ["machinery"] * 2),
@@ -306,15 +313,6 @@ def test_tools_are_real_programs(node: Node, monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert outcomes[4:6] == [("all-reduce", "machinery")] * 2
     assert (node.path / folder.RAW / "002-gpu-to-gpu-1.err").read_text() == f"{host.parent}\n"
-
-
-def test_tool_that_cannot_be_started_is_machinery(node: Node) -> None:
-    def cannot(*_: Any) -> int:
-        raise FileNotFoundError(errno.ENOENT, "no such file")
-
-    node.plays["gpu_burn"] = [cannot, cannot]
-    assert (begin(), call("run")) == (0, 0)
-    assert [one.outcome for one in node.lines if one.test == "gemm-tensor"] == ["machinery"] * 2
 
 
 def test_missing_tool_and_what_one_gpu_has_not(node: Node) -> None:
