@@ -7,7 +7,6 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from b200kit.node.acceptance import folder as folders
@@ -165,11 +164,3 @@ def packed(path: Path, run: str) -> str:
         inner.rename(path)
     digest = hashlib.sha256(content).hexdigest()
     return f"{base64.b64encode(content).decode()}\n{json.dumps({'sha256': digest})}"
-
-
-def again(path: Path, folder: Path, **changes: object) -> Path:
-    """The same run with another plan, sealed again."""
-    known, lines = folders.read(path)
-    other = folder / f"{path.name}-again"
-    write(other, replace(known, **changes), lines)  # type: ignore[arg-type]
-    return seal(other, key_of(folder, known.node))

@@ -6,8 +6,8 @@ only what is another, and DCGM's own entries of a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from b200kit.node.lib import documents, tables
@@ -91,12 +91,8 @@ class AcceptanceTable:
 
     def dcgm_entry(self, device: str, subsystem: str) -> DcgmEntry | None:
         """The entry that holds for a GPU; None where DCGM has none of it."""
-        found = (
-            entry
-            for entry in self.dcgm_entries
-            if entry.device == device and entry.subsystem in (subsystem, "")
-        )
-        return next(found, None)
+        own = (entry for entry in self.dcgm_entries if entry.device == device)
+        return next((entry for entry in own if entry.subsystem in (subsystem, "")), None)
 
 
 @cache
@@ -144,19 +140,17 @@ def steps(level: Level, facts: Facts) -> tuple[Step, ...]:
     A tool that was not found stands in its command line by its bare name.
     """
     left_out = not_applicable(level, facts)
-    found: list[tuple[tuple[int, int, int], AcceptanceTest, tuple[str, ...], int]] = []
+    found: list[tuple[int, int, int, Step]] = []
     for place, test in enumerate(table().tests):
         count, seconds = test.segments(level)
         if test.name in left_out:
             continue
-        each: Sequence[str] = facts.disks * count if test.each else [""] * count
+        each = facts.disks * count if test.each else ("",) * count
         for segment, disk in enumerate(each, 1):
             argv = _argv(test, facts, disk, seconds)
-            found.append(((int(test.stage), segment, place), test, argv, segment))
-    return tuple(
-        Step(number, test.name, segment, argv, test.segments(level)[1] + float(test.grace_s))
-        for number, (_, test, argv, segment) in enumerate(sorted(found, key=lambda one: one[0]), 1)
-    )
+            step = Step(0, test.name, segment, argv, seconds + float(test.grace_s))
+            found.append((int(test.stage), segment, place, step))
+    return tuple(replace(step, number=n) for n, (_, _, _, step) in enumerate(sorted(found), 1))
 
 
 def _argv(test: AcceptanceTest, facts: Facts, disk: str, seconds: int) -> tuple[str, ...]:
