@@ -19,6 +19,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -168,7 +169,7 @@ def ask(flow: Flow) -> FlowResult:
             return FlowResult("hung", str(error))
         except OSError as error:
             return FlowResult("machinery", str(error))
-        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")[-4096:]
         return judged(done.returncode, said, absent(report))
 
 
@@ -239,7 +240,7 @@ def _opened(flow: Flow) -> str:
         command(["nft", "list", "table", "inet", TABLE])
     except OSError:
         return ""
-    peer = ipaddress.ip_address(flow["peer"])
+    peer = ipaddress.ip_address(socket.getaddrinfo(flow["peer"], None)[0][4][0])
     source = ["ip" if peer.version == 4 else "ip6", "saddr", str(peer)]
     rule = [*source, "tcp", "dport", str(flow["port"]), "accept"]
     said = command(["nft", "-e", "-a", "insert", "rule", "inet", TABLE, "input", *rule])

@@ -171,6 +171,25 @@ def test_another_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert rdma.main([]) == 2
 
 
+def test_our_firewall_is_opened_to_the_peer_alone_by_address_or_name(
+    mode: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def command(argv: list[str]) -> str:
+        asked.append(argv)
+        return "tcp dport 18518 accept # handle 7"
+
+    monkeypatch.setattr(rdma, "command", command)
+    mode.write_text("deaf", encoding="utf-8")
+    for peer in ("127.0.0.1", "localhost", "no.such.invalid"):
+        found = run("serve", FLOW | {"peer": peer}, monkeypatch, capsys)
+        assert found["outcome"] == "machinery"
+    rules = [argv for argv in asked if "insert" in argv]
+    assert [argv[-4:] for argv in rules] == [["tcp", "dport", "18518", "accept"]] * 2
+    assert {argv[-5] for argv in rules} <= {"127.0.0.1", "::1"}
+
+
 def test_bytes_by_priority_are_what_ethtool_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "NIC statistics:\n  rx_prio3_bytes: 120\n  tx_prio0_bytes: 7\n  rx_prio3_pause: 4\n"
     monkeypatch.setattr(rdma, "command", lambda argv: said if argv[-1] == "ens1" else "none\n")
