@@ -87,14 +87,14 @@ def compare(runs: Sequence[Run]) -> Iterator[Comparison]:
     for plan, lines in runs:
         for one in measured(lines):
             if one.is_compared:
-                yield from _among(one, plan.node, one.by_subject)
+                yield from _among(one, plan.node)
                 fleet[one.metric, one.unit][plan.node] = median(one.by_subject.values())
     for (metric, unit), by_node in fleet.items():
-        yield from _among(Measured(metric, unit, by_node), "fleet", by_node)
+        yield from _among(Measured(metric, unit, by_node), "fleet")
 
 
-def _among(one: Measured, among: str, values: Mapping[str, float]) -> Iterator[Comparison]:
-    for finding in peers.compare(values):
+def _among(one: Measured, among: str) -> Iterator[Comparison]:
+    for finding in peers.compare(one.by_subject):
         yield Comparison(one.metric, one.unit, among, finding)
 
 
@@ -111,26 +111,31 @@ class MetricBaseline:
     metric: str
     unit: str
     runs: int
-    of: peers.Baseline
+    values: int
+    median: float
+    mad: float
+    floor: float
 
     @property
     def source(self) -> str:
         """Where the floor is from, as its inventory says it."""
-        middle, mad = (f"{value:.{_DIGITS}g}" for value in (self.of.median, self.of.mad))
-        return f"median {middle}, MAD {mad} of {self.of.n} figures in {self.runs} runs"
+        middle, mad = (f"{value:.{_DIGITS}g}" for value in (self.median, self.mad))
+        return f"median {middle}, MAD {mad} of {self.values} figures in {self.runs} runs"
 
 
 def baselines(runs: Sequence[Run]) -> list[MetricBaseline]:
     """A floor for each rate, of all figures of all runs."""
-    every: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    every: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for _, lines in runs:
         for one in measured(lines):
             if one.is_compared:
-                every[one.metric, one.unit].append(list(one.by_subject.values()))
+                every[one.metric, one.unit].append(one)
     found = []
-    for (metric, unit), by_run in every.items():
-        of_all = peers.baseline(value for values in by_run for value in values)
-        found.append(MetricBaseline(metric, unit, len(by_run), of_all))
+    for (metric, unit), of_runs in every.items():
+        values = [value for one in of_runs for value in one.by_subject.values()]
+        middle, mad = peers.centre(values)
+        least = peers.floor(middle, mad)
+        found.append(MetricBaseline(metric, unit, len(of_runs), len(values), middle, mad, least))
     return found
 
 
@@ -138,7 +143,7 @@ def inventory_lines(found: Iterable[MetricBaseline], today: str) -> list[str]:
     """The key of an inventory's group data that holds nodes to these floors."""
     rows = []
     for one in found:
-        value = float(f"{one.of.floor:.{_DIGITS}g}")
+        value = float(f"{one.floor:.{_DIGITS}g}")
         floor = {"value": value, "unit": one.unit, "source": one.source, "date": today}
         rows.append(f"    {json.dumps(one.metric)}: {json.dumps(floor)},")
     return ["acceptance_floors = {", *rows, "}"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Literal
 
 BAD_PERCENT = 5.0
 """Inferred; SuperBench takes 5 %, gpu-fryer 10 %."""
@@ -41,15 +41,6 @@ class PeerFinding:
     rating: Rating
 
 
-class Baseline(NamedTuple):
-    """What a group is like, and the floor that follows from it."""
-
-    n: int
-    median: float
-    mad: float
-    floor: float
-
-
 def compare(values: Mapping[str, float]) -> list[PeerFinding]:
     """Each rate against all of them, in their order; only what is slower is bad or to watch.
 
@@ -72,15 +63,12 @@ def _rating(percent: float, z: float | None) -> Rating:
     return "watch" if percent < -WATCH_PERCENT else "alike"
 
 
-def baseline(values: Iterable[float]) -> Baseline:
-    """What a group of rates, at least one, holds a later one to.
+def floor(middle: float, mad: float) -> float:
+    """What rates of such a median and MAD hold a later one to.
 
-    The floor lies BAD_PERCENT or BAD_Z deviations below the median, whichever is further.
+    BAD_PERCENT or BAD_Z deviations below the median, whichever is further.
     """
-    listed = list(values)
-    middle, mad = centre(listed)
-    room = max(abs(middle) * BAD_PERCENT / 100, BAD_Z * OF_MAD * mad)
-    return Baseline(len(listed), middle, mad, middle - room)
+    return middle - max(abs(middle) * BAD_PERCENT / 100, BAD_Z * OF_MAD * mad)
 
 
 def centre(values: Iterable[float]) -> tuple[float, float]:

@@ -67,6 +67,8 @@ def verify(
     allowed = partial(signed_proof.pinned, hosts, name=name, namespace=signature.ACCEPTANCE)
     with refusals(REFUSED):
         if (folder / network.SIGNATURES).is_dir():
+            if page or node:
+                raise click.UsageError("--page and --node are for the run of one node")
             verdict, who = network.verified(folder, allowed).verdict, f"{folder}: all its nodes"
             return _verified(verdict, who, as_json)
         found = seal.verified(folder, allowed, node)

@@ -96,13 +96,13 @@ def test_baselines_are_inventory_data_that_is_taken() -> None:
     fleet = [lines(f"n{n:02}", gemm_tensor_gflops=1 + n / 100) for n in range(5)]
     found = {one.metric: one for one in figures.baselines(fleet)}
     peer = found["gpu_to_gpu_gb_per_s"]
-    assert (peer.runs, peer.of.n, peer.of.median) == (5, 40, runs.PEER)
-    assert peer.of.floor == pytest.approx(runs.PEER * 0.95)
+    assert (peer.runs, peer.values, peer.median) == (5, 40, runs.PEER)
+    assert peer.floor == pytest.approx(runs.PEER * 0.95)
     assert "idle_temperature_c" not in found
     names: dict[str, object] = {}
     exec("\n".join(figures.inventory_lines(found.values(), "2026-12-02")), names)
     taken = figures.floors(spec(acceptance_floors=names["acceptance_floors"]))
     assert taken["gemm_tensor_gflops"].value == pytest.approx(
-        found["gemm_tensor_gflops"].of.floor, rel=1e-3
+        found["gemm_tensor_gflops"].floor, rel=1e-3
     )
     assert "40 figures in 5 runs" in taken["gemm_tensor_gflops"].source

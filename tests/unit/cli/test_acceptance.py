@@ -68,6 +68,8 @@ def test_a_run_is_verified_by_its_node_s_pinned_key(inside: Path, capsys: Captur
     assert run("verify", path, "--known-hosts", hosts, "--name", "10.0.0.1") == USAGE
     assert run("verify", path, "--known-hosts", "none") == 1
     assert_message(*capsys.readouterr().err.splitlines())
+    (inside / "between" / "signatures").mkdir(parents=True)
+    assert run("verify", inside / "between", "--page", page) == USAGE
 
 
 def test_a_run_is_verified_outside_a_site(
