@@ -11,7 +11,6 @@ from pathlib import Path
 
 from b200kit.node.acceptance import folder as folders
 from b200kit.node.acceptance import table
-from b200kit.node.acceptance.counters import NEEDED
 from b200kit.node.acceptance.verdict import verdict
 from b200kit.node.lib import documents, signature
 from b200kit.node.state.acceptance import (
@@ -25,6 +24,7 @@ from b200kit.node.state.acceptance import (
     Tool,
     Value,
 )
+from tests.unit.node.acceptance import runs as made
 
 GPUS = 8
 UUIDS = tuple(f"GPU-5fa1b6c{n}-9d7e-4a21-8c33-1234567890ab" for n in range(GPUS))
@@ -36,9 +36,6 @@ _USUAL = {
     "gpu_to_gpu_gb_per_s": PEER, "host_to_gpu_gb_per_s": 55.0, "gpu_to_host_gb_per_s": 54.0,
     "all_reduce_256_mib_gb_per_s": 646.0, "all_reduce_8_gib_gb_per_s": 838.0,
     "gemm_tensor_gflops": 1_700_000.0, "idle_temperature_c": 38.0,
-}  # fmt: skip
-_COUNTERS = {
-    **{f"{name}/GPU {n}": 0 for name in (*NEEDED, "xids") for n in range(GPUS)}, "edac_ue/mc0": 0,
 }  # fmt: skip
 Figures = Mapping[tuple[str, str], float]
 
@@ -77,10 +74,9 @@ def line(
     is_missing = test.tool in of.missing
     ended: Outcome = "missing" if is_missing else outcome
     raw = f"raw/{step.number:03}-{step.test}-{step.segment}.out"
-    return SegmentLine(
-        step.number, step.test, step.segment, 1, ended, "" if ended == "done" else f"it {ended}",
-        tuple(values) if ended == "done" else (), _COUNTERS, _COUNTERS,
-        {raw: hashlib.sha256(printed(step)).hexdigest()}, "4f0c3b6e-0f5b", of.started_at, 12.5,
+    return made.line(
+        step, ended, values=tuple(values) if ended == "done" else (), boot_id="4f0c3b6e-0f5b",
+        raw={raw: hashlib.sha256(printed(step)).hexdigest()}, began_at=of.started_at,
     )  # fmt: skip
 
 
