@@ -124,6 +124,7 @@ class Results:
 
     def __init__(self, plan: NetworkPlan, lines: Iterable[FlowLine] = ()) -> None:
         self.plan = plan
+        self.planned = [flow for wave in plan.waves() for flow in wave]
         self.lines: dict[Flow, FlowLine] = {}
         # Both follow from the lines.
         self._usual: dict[tuple[int, str], tuple[float, float]] = {}
@@ -163,8 +164,8 @@ class Results:
         """Median and standard deviation of a metric, of the plan's own transfers on a rail."""
         key = (rail, metric)
         if key not in self._usual:
-            own = (f for f in self.lines if (f.rail, f.attempt) == (rail, 1))
-            found = [getattr(self.lines[f], metric) for f in own if f.client != f.server]
+            own = (flow for flow in self.planned if flow.rail == rail and flow in self.lines)
+            found = [getattr(self.lines[flow], metric) for flow in own]
             values = [value for value in found if value is not None]
             middle, mad = peers.centre(values) if values else (0.0, 0.0)
             self._usual[key] = (middle, peers.OF_MAD * mad)
@@ -214,9 +215,8 @@ def verdict(results: Results, read: Facts) -> Verdict:
         )
     ]
     found += facts.twins({name: before for name, (before, _) in read.items()})
-    flows = [flow for wave in plan.waves() for flow in wave]
     for rail in plan.rails:
-        planned = [flow for flow in flows if flow.rail == rail]
+        planned = [flow for flow in results.planned if flow.rail == rail]
         lines = [results.lines[flow] for flow in planned if flow in results.lines]
         found += [
             *(one.with_check("network.traffic") for one in _traffic(results, rail, lines, planned)),

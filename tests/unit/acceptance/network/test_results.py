@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
+import pytest
+
+from b200kit.acceptance.network import pairs
 from b200kit.acceptance.network.blame import GroupTest
 from b200kit.acceptance.network.pairs import Flow
 from b200kit.acceptance.network.results import (
@@ -65,6 +69,16 @@ def test_a_port_that_sends_to_itself_is_no_peer_of_the_others() -> None:
     own = replace(LINE, server="n00", gbit=361.0, latency_us=9.0)
     assert measured().passes(own) == "passed"
     assert measured().passes(replace(own, gbit=300.0)) == "failed"
+
+
+def test_a_transfer_is_compared_with_the_plans_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "ALL_PAIRS", 4)
+    results = measured()
+    usual = results.usual(0, "gbit")
+    for one, other in permutations(NAMES, 2):
+        results.take(replace(LINE, client=one, server=other, gbit=100.0))
+    assert len(results.lines) > len(results.planned)
+    assert results.usual(0, "gbit") == usual
 
 
 @in_subtests(("count", "flows"), [(1, 1), (2, 2), (3, 3), (4, 8), (16, 32)])
