@@ -7,6 +7,7 @@ whatever a second attempt says: that only confirms it, and decides the action.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from b200kit.node.acceptance import counters
@@ -211,7 +212,10 @@ def _clocks(own: Figures, gpus: int) -> Iterator[Finding]:
     for index in range(gpus):
         subject = f"GPU {index}"
         if (HARD, subject) not in own:
-            yield Finding("whether heat slowed it is unknown", Status.UNMEASURED, subject)
+            yield Finding(
+                "whether heat slowed it is unknown", Status.UNMEASURED, subject,
+                "NVML told no reasons for its clocks during the load",
+            )  # fmt: skip
         elif own[HARD, subject][0]:
             yield Finding(
                 "the hardware slowed it for heat", Status.FAIL, subject, action=Action.REPLACE
@@ -225,7 +229,8 @@ def _counted(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Iterator[Fin
     """Hardware counters that grew, or of which nobody knows whether they did."""
     grown = counters.growth(lines)
     for name in counters.lacking(len(plan.machine.gpus), grown):
-        yield _counter(name, "was never read", Status.UNMEASURED)
+        remedy = _NO_EDAC if name.startswith("edac") else ""
+        yield replace(_counter(name, "was never read", Status.UNMEASURED), remedy=remedy)
     for name, by in grown.items():
         if by is None:
             yield _counter(name, "went backwards or was not read", Status.UNMEASURED)
@@ -235,6 +240,12 @@ def _counted(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Iterator[Fin
             yield _counter(name, f"grew by {by}", Status.FAIL, Action.REPLACE)
     if grown and not any(grown.values()):
         yield Finding(f"none of {len(grown)} hardware counters grew")
+
+
+_NO_EDAC = (
+    "errors of host memory are told by the processor's EDAC driver: modprobe i10nm_edac (Intel), "
+    "amd64_edac (AMD); a virtual machine has none"
+)
 
 
 def _counter(name: str, said: str, status: Status, action: Action = Action.NONE) -> Finding:
