@@ -96,7 +96,7 @@ class Feed:
     def _follow(self, answers: IO[bytes]) -> None:
         for line in answers:
             # Its last line may be cut off where that process was killed.
-            with suppress(documents.Malformed):
+            with suppress(documents.Malformed, KeyError):
                 answer = documents.decode(documents.Object, line, documents.LARGE)
                 with self._changed:
                     self._take(answer, time.time())

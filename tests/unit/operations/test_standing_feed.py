@@ -35,7 +35,7 @@ def test_a_node_that_falls_silent_is_not_read_any_more() -> None:
     assert aged(NEW, 900.0, 30.0) is NEW
 
 
-@pytest.mark.parametrize("line", ['{"nodes": ', "[1]", "[" * 100_000], ids=range(3))
+@pytest.mark.parametrize("line", ['{"nodes": ', "{}", "[1]", "[" * 100_000], ids=range(4))
 def test_line_that_is_none_does_not_end_the_reader(tmp_path: Path, line: str) -> None:
     feed = Feed(tmp_path / "site.py", 1)
     feed._words = [sys.executable, "-c", f"print({line!r})"]
