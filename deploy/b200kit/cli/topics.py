@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from b200kit.acceptance import network
 from b200kit.catalog import hardware, settings, shipped
 from b200kit.catalog.recognised import on_bus
 from b200kit.cli import command as commands
@@ -27,6 +28,7 @@ from b200kit.cli.pages.markdown import first_line, plain
 from b200kit.inventory.keys.problem import Schema, expected, json_schema
 from b200kit.inventory.spec import NodeSpec
 from b200kit.monitoring import files as monitoring
+from b200kit.node.acceptance import table as acceptance
 from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.fabric.states import STATES
 from b200kit.node.state import advice, event
@@ -115,6 +117,27 @@ def _examples() -> dict[str, Verdict]:
         machine = on_bus(state, hardware.machines().values()).name
         found[name] = judge_vetted(by_hardware(machine), state)
     return found
+
+
+# Tests of an acceptance run -----------------------------------------------------------------------
+
+
+def _tests() -> dict[str, str]:
+    runs = {
+        f"acceptance.{one.name}": f"{one.tool} {one.argv}".strip() or "b200kit itself"
+        for one in acceptance.table().tests
+    }
+    return {**runs, "acceptance.counters": "hardware counters that grew", **network.CHECKS}
+
+
+def _of_test(name: str) -> Iterator[Fact]:
+    table = acceptance.table()
+    one = next((one for one in table.tests if f"acceptance.{one.name}" == name), None)
+    if one is not None:
+        lengths = (f"{level}: {long} s" for level, long in one.levels.items())
+        yield "runs", "; ".join(lengths)
+        yield "figures", ", ".join(one.metrics)
+        yield "the tool", table.tools[one.tool].brings if one.tool else ""
 
 
 def _remedies(name: str) -> Iterator[str]:
@@ -235,6 +258,9 @@ def _lines(text: Mapping[str, str]) -> dict[str, str]:
 
 KINDS: dict[str, Kind] = {
     "check": Kind("what is judged of a node", "nvlink.links", _checks, _of_check),
+    "test": Kind(
+        "what an acceptance run loads and judges", "acceptance.all-reduce", _tests, _of_test
+    ),
     "outcome": Kind("how a node ended a run", "BARE", _outcomes, _of_outcome),
     "exit-code": Kind(
         "what a command ended with",

@@ -6,6 +6,9 @@ from b200kit.node.lib import tables
 from b200kit.node.state.verdict import Action, Finding, Status
 
 UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
+OF_A_TEST = "what is not measured is not accepted: see why, then b200 accept it again"
+TESTS = ("acceptance.", "network.")
+"""Findings of an acceptance run: no waiver is for them."""
 BY_CAUSE: dict[str, str] = {
     cause: text
     for causes, text in tables.load(__package__, "advice").items()
@@ -41,7 +44,7 @@ def of(finding: Finding) -> str:
     if finding.remedy:
         return finding.remedy
     if finding.status is Status.UNMEASURED:
-        return UNMEASURED
+        return OF_A_TEST if finding.check.startswith(TESTS) else UNMEASURED
     if text := by_cause(finding.action, finding.part, finding.check):
         # Of several GPUs a person needs the one.
         text += ": {part}" * (finding.subject.startswith("GPU") and "{part}" not in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from b200kit.acceptance.network import CHECKS, facts
 from b200kit.acceptance.network.facts import findings, growth, twins
 from b200kit.inventory.keys.rails import Rail
 from tests.subtests import in_subtests
@@ -95,3 +96,7 @@ def test_two_adapters_with_one_guid_are_found_in_a_fleet() -> None:
     assert list(twins({"n01": {"ports": [port()]}, "n02": {"ports": [other]}})) == []
     found = list(twins({"n01": {"ports": [port()]}, "n02": {"ports": [port()]}}))
     assert [each.check for each in found] == ["network.guid"]
+
+
+def test_every_check_of_a_port_is_explained() -> None:
+    assert {f"network.{row.check}" for row in facts._ROWS} <= {*CHECKS}
