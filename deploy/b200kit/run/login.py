@@ -12,6 +12,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,6 +48,10 @@ _STRICT = {
     "HashKnownHosts": "no",
 }
 """What goes before the user's ssh_config: nobody is asked, nobody new is believed."""
+_KERBEROS = {"GSSAPIKeyExchange": "no"}
+"""Where ssh knows this word: by it a host proves itself to Kerberos, and none of its keys is looked
+at. It is a patch of Debian's and Red Hat's; OpenSSH's own takes it for a mistake.
+"""
 _OWN = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 
@@ -75,7 +80,7 @@ class Login:
 
     def config(self) -> str:
         """An ssh_config that holds for the node and for every jump host before it."""
-        lines = ["Host *", *(f"  {name} {value}" for name, value in _STRICT.items())]
+        lines = ["Host *", *(f"  {name} {value}" for name, value in _strict().items())]
         if self.known_hosts:
             files = " ".join(f'"{file}"' for file in self.known_hosts)
             lines += [f"  UserKnownHostsFile {files}", "  GlobalKnownHostsFile /dev/null"]
@@ -114,6 +119,18 @@ class Login:
         *before, last = jumps(str(self.jump))
         way = ",".join(hop.typed for hop in before) or None
         return replace(self, host=last.host, user=last.user, port=last.port, jump=way)
+
+
+@cache
+def _strict() -> dict[str, str]:
+    """What goes before the user's ssh_config, as this machine's ssh understands it."""
+    words = [f"-o{name}={value}" for name, value in _KERBEROS.items()]
+    asked = ["ssh", "-F", "/dev/null", *words, "-G", "localhost"]
+    try:
+        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError:
+        return _STRICT
+    return _STRICT if done.returncode else {**_STRICT, **_KERBEROS}
 
 
 def parsed(typed: str) -> Login:

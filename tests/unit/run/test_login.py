@@ -57,3 +57,32 @@ def test_users_ssh_config_cannot_loosen_what_holds_for_node_and_jump_host(tmp_pa
     assert (node["user"], node["port"]) == ("anna", "2222")
     assert node["proxycommand"].endswith("-l b -- bastion")
     assert (bastion["user"], bastion["port"], "proxycommand" in bastion) == ("b", "22", False)
+
+
+def test_every_word_of_ours_stands_against_a_users(tmp_path: Path) -> None:
+    loose = {"no": "yes", "yes": "no", "none": "/own", "LogLevel": "DEBUG"}
+    own = tmp_path / "own"
+    words = login._strict()
+    assert "KnownHostsCommand" in words
+    lines = [f" {name} {loose.get(value, '99')}" for name, value in words.items()]
+    own.write_text("\n".join(["Host *", *(line for line in lines if "LogLevel" not in line), ""]))
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    loosened, ours = (
+        as_ssh_reads(Login("10.0.0.1", ssh_config=str(file)).words(tmp_path))
+        for file in (own, empty)
+    )
+    assert loosened == ours
+
+
+def test_word_of_a_patched_ssh_is_only_for_one_that_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's ssh ends with 255 where a file has a word it does not know."""
+    for status, is_said in ((0, True), (255, False)):
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        login._strict.cache_clear()
+        assert ("GSSAPIKeyExchange no" in Login("n1").config()) is is_said
+    login._strict.cache_clear()
