@@ -28,8 +28,8 @@ Outcome = Literal["done", "failed", "hung", "machinery", "not applicable", "miss
 
 done: the tool ended as it should, its log is whole. failed: the tool itself says that the hardware
 is bad. hung: it did not end in its time. machinery: it crashed, or its output cannot be used, which
-says nothing of the hardware. not applicable: this hardware has no such thing. missing: there is no
-such tool.
+says nothing of the hardware. not applicable: the tool says that this hardware has no such thing,
+which the plan did not know: nothing was measured. missing: there is no such tool.
 """
 
 Fold = Literal["sum", "min", "max", "last"]

@@ -327,13 +327,13 @@ def test_missing_tool_and_what_one_gpu_has_not(node: Node) -> None:
     assert {"acceptance.gpu-to-gpu", "acceptance.all-reduce"} == set(node.verdict.not_applicable)
 
 
-def test_waived_test_is_not_applicable(node: Node) -> None:
+def test_test_that_a_tool_waives_on_eight_gpus_is_unmeasured(node: Node) -> None:
     node.plays["nvbandwidth"] = [
         prints(outputs.nvbandwidth(outputs.PEER).replace("Passed", "Waived"))
     ]
     assert (begin(), call("run")) == (0, 0)
     assert [one.outcome for one in node.lines][:2] == ["done", "not applicable"]
-    assert node.verdict.fit == "fit"
+    assert node.verdict.fit == "unmeasured"
 
 
 def test_hung_diagnostic_frees_the_gpus(node: Node) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from b200kit.node.acceptance.verdict import verdict
 from b200kit.node.state.acceptance import AcceptancePlan, Outcome, SegmentLine, Value
 from b200kit.node.state.verdict import Action, Status, Verdict
@@ -98,19 +100,21 @@ def test_missing_tool_is_named_with_the_line_that_brings_it() -> None:
 
 def test_what_the_hardware_has_not_is_named_and_no_finding() -> None:
     run = plan(gpus=1, floors={PAIRS: floor(650)})
-    ended = [line(s, "not applicable") if s.test == "host-to-gpu" else line(s) for s in run.steps]
-    found = verdict(run, ended)
+    found = verdict(run, [line(step) for step in run.steps])
     assert found.not_applicable.keys() == {
-        "acceptance.gpu-to-gpu", "acceptance.all-reduce", "acceptance.host-to-gpu",
-        f"acceptance.floors.{PAIRS}",
+        "acceptance.gpu-to-gpu", "acceptance.all-reduce", f"acceptance.floors.{PAIRS}",
     }  # fmt: skip
     assert (found.fit, bad(found)) == ("fit", [])
 
 
-def test_one_segment_that_is_not_applicable_among_others_is_unmeasured() -> None:
+@pytest.mark.parametrize("waived", [1, 2])
+def test_what_a_tool_waives_though_the_plan_has_it_is_unmeasured(waived: int) -> None:
     run = plan("standard", tests=["disks"])
-    ended = [line(run.steps[0], "not applicable"), line(run.steps[1])]
-    assert bad(verdict(run, ended)) == [("disks", UNMEASURED, "node", Action.NONE)]
+    ended = [line(step, "not applicable") for step in run.steps[:waived]]
+    ended += [line(step) for step in run.steps[waived:]]
+    found = verdict(run, ended)
+    assert bad(found) == [("disks", UNMEASURED, "node", Action.NONE)] * waived
+    assert not found.not_applicable
 
 
 @in_subtests(
