@@ -15,6 +15,9 @@ from tests.fake.machine import Machine
 from tests.messages import assert_message
 from tests.unit.acceptance import runs
 
+# Two nodes are taken live first; what each part decides is held by its unit tests.
+pytestmark = pytest.mark.process
+
 SMOKE = ("--data", "accept_level=smoke")
 
 
@@ -127,7 +130,6 @@ def test_a_node_that_reboots_meanwhile_is_waited_for(fleet: Fleet) -> None:
     assert len(machine.ran("acceptance begin")) == 1
 
 
-@pytest.mark.process
 def test_a_run_that_does_not_go_on_ends_with_a_line_and_is_gone_on_with(fleet: Fleet) -> None:
     going(fleet, "n01", breaks_at=2)
     run = one(fleet)
@@ -143,8 +145,8 @@ def test_a_run_that_does_not_go_on_ends_with_a_line_and_is_gone_on_with(fleet: F
 @pytest.mark.parametrize(
     "at",
     [
-        pytest.param("systemctl enable b200-acceptance", marks=pytest.mark.process),
-        pytest.param("acceptance archive", marks=pytest.mark.process),
+        "systemctl enable b200-acceptance",
+        "acceptance archive",
         "systemctl disable --now b200-acceptance",
     ],
 )

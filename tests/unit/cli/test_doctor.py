@@ -137,6 +137,7 @@ MOUNTS = {
 }
 
 
+@pytest.mark.process
 @in_subtests(
     ("text", "said"),
     [
