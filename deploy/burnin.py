@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pyinfra.context import config, host
 
-from b200kit.acceptance.run import Acceptance
+from b200kit.acceptance.run import AcceptanceStages
 from b200kit.operations import steps
 from b200kit.operations.entry import node_of
 
@@ -22,7 +22,7 @@ _DAY_S = 24 * 3600
 _WEEK_S = 7 * _DAY_S
 
 node = node_of(host)
-acceptance = Acceptance(node)
+acceptance = AcceptanceStages(node)
 
 steps.observe(name="Observe", node=node)
 steps.converge(name="Accept", node=node, stage=acceptance.tests, _timeout=_WEEK_S)

@@ -72,7 +72,7 @@ def measured(lines: Iterable[SegmentLine]) -> list[Measured]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PeerComparison:
     """A figure beside its peers': of which metric, among what ("n01", or "fleet")."""
 
     metric: str
@@ -81,7 +81,7 @@ class Comparison:
     finding: PeerFinding
 
 
-def compare(runs: Sequence[Run]) -> Iterator[Comparison]:
+def compare(runs: Sequence[Run]) -> Iterator[PeerComparison]:
     """Every GPU and link with the others of its node, and every node's median with the fleet's."""
     fleet: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for plan, lines in runs:
@@ -93,9 +93,9 @@ def compare(runs: Sequence[Run]) -> Iterator[Comparison]:
         yield from _among(Measured(metric, unit, by_node), "fleet")
 
 
-def _among(one: Measured, among: str) -> Iterator[Comparison]:
+def _among(one: Measured, among: str) -> Iterator[PeerComparison]:
     for finding in peers.compare(one.by_subject):
-        yield Comparison(one.metric, one.unit, among, finding)
+        yield PeerComparison(one.metric, one.unit, among, finding)
 
 
 def newest(runs: Iterable[Run]) -> list[Run]:

@@ -46,7 +46,7 @@ _LOCKED_S = 3600.0
 _FETCH_S = 1200
 
 
-class Acceptance:
+class AcceptanceStages:
     """The acceptance run of one node of a run; its stages stand in deploy/burnin.py."""
 
     def __init__(self, node: Node) -> None:
@@ -128,13 +128,13 @@ class Acceptance:
         return self.state
 
     def _wait(self) -> None:
-        """Ask until the run is at its end; lines of segments are told as they come."""
-        node, told, resumed_at = self.node, 0, -1
+        """Ask until the run is at its end; print the lines of segments as they come."""
+        node, printed, resumed_at = self.node, 0, -1
         while True:
             state = self._looked()
-            for line in state.last[told:]:
+            for line in state.last[printed:]:
                 node.say("accept", line)
-            told = len(state.last)
+            printed = len(state.last)
             if state.status == "finished":
                 return
             if state.status == "none":

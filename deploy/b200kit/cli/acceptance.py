@@ -138,7 +138,7 @@ def compare(folders: Sequence[Path], as_json: bool) -> int:
     return REFUSED if any(one.finding.rating == "bad" for one in slow) else 0
 
 
-def _slower(one: figures.Comparison) -> str:
+def _slower(one: figures.PeerComparison) -> str:
     of = one.finding
     z = "" if of.z is None else f", z {of.z:.1f}"
     return (

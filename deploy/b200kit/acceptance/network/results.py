@@ -278,7 +278,7 @@ _WORDS: dict[blame.Kind, tuple[str, Action]] = {
     "cable": ("rail {rails} of {nodes}: optic, cable or the port of {leaf}", Action.REPLACE),
     "element": ("rail {rails} of {nodes} is bad; inside the node or its cable", Action.REPLACE),
     "leaf": ("every port of {leaf} on rail {rails} is bad: the leaf", Action.REPLACE),
-    "rail": ("nothing on rail {rails} passes, so nobody there is to be told good", Action.MONITOR),
+    "rail": ("nothing on rail {rails} passes: no part can be singled out", Action.MONITOR),
     "boundary": ("rail {rails}: what joins {nodes} to {others}, and not these", Action.MONITOR),
     "pair": ("rail {rails}: only {nodes} and {others} with each other", Action.MONITOR),
     "transient": ("rail {rails}: {nodes} and {others} failed once and passed", Action.MONITOR),
