@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=debian13, ubuntu2404)
+demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=debian13, ubuntu2204, ubuntu2404)
 	@$(PY) -m tests.lab.demo $(OS)
 
 # A fast answer: long tables of cases take a sample, which changes with the commit.

@@ -77,7 +77,7 @@ async def _passed(stop: asyncio.Event, seconds: float) -> bool:
     """Whether the event came within `seconds`."""
     try:
         await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         return False
     return True
 

@@ -20,9 +20,10 @@ from tests.lab.supply.deb import Package
 from tests.lab.supply.gpg import signing_key
 from tests.lab.supply.packages import from_tree, marker_library
 from tests.lab.supply.repositories import KEY, serve
+from tests.lab.supply.systems import System, system_of
 
 ORIGIN = "Ubuntu"
-CODENAME, COMPONENT = "noble", "restricted"
+COMPONENT = "restricted"
 NEWER, SAME = "599.10.01-0ubuntu0.24.04.1", "580.126.20-0ubuntu0.24.04.1"
 SUFFIXED = "580.159.03-0ubuntu0.24.04.1"
 # Ubuntu's names of a driver that comes as signed modules (packages.ubuntu.com/noble).
@@ -34,18 +35,19 @@ SERVER = (
 _KEYRING = "usr/share/keyrings/ubuntu-archive-keyring.asc"
 
 
-def suites() -> Mapping[str, list[Package]]:
+def suites(system: System) -> Mapping[str, list[Package]]:
     """A newer set, the same version built by Ubuntu, and Ubuntu's own names of another patch."""
+    codename = system.codename
     manager = "fabric manager for NVSwitch systems"
     suffixed = from_tree("nvidia-fabricmanager", SUFFIXED, manager)
     rivals = dict.fromkeys(("Conflicts", "Replaces"), "nvidia-fabricmanager")
     phased = {"Phased-Update-Percentage": "50"}
     return {
-        CODENAME: [from_tree("nvidia-fabricmanager", SAME, manager)],
-        f"{CODENAME}-updates": [
+        codename: [from_tree("nvidia-fabricmanager", SAME, manager)],
+        f"{codename}-updates": [
             Package(name, SUFFIXED, "driver of the archive", relations=phased) for name in SERVER
         ],
-        f"{CODENAME}-security": [
+        f"{codename}-security": [
             from_tree("nvidia-fabricmanager", NEWER, manager),
             replace(suffixed, name="nvidia-fabricmanager-580", relations=rivals),
             marker_library("libnvidia-nscq", NEWER, "libnvidia-nscq.so.599.10.01", "switches"),
@@ -59,7 +61,8 @@ def add(lab: LabPaths, root: Path) -> None:
     keyring = root / _KEYRING
     keyring.parent.mkdir(parents=True, exist_ok=True)
     keyring.write_text(lab.mirror_key.read_text(encoding="utf-8"), encoding="utf-8")
-    source = f"Types: deb\nURIs: {mirror_url()}/apt/archive/\nSuites: {' '.join(suites())}\n"
+    names = " ".join(suites(system_of(lab)))
+    source = f"Types: deb\nURIs: {mirror_url()}/apt/archive/\nSuites: {names}\n"
     source += f"Components: {COMPONENT}\nSigned-By: /{_KEYRING}\n"
     (root / "etc/apt/sources.list.d/ubuntu.sources").write_text(source, encoding="utf-8")
 
@@ -69,7 +72,7 @@ def publish(lab: LabPaths) -> None:
     pool, repository = lab.own / "archive", lab.own / "apt" / "archive"
     remove_tree(pool)
     built = {}
-    for suite, packages in suites().items():
+    for suite, packages in suites(system_of(lab)).items():
         (pool / suite).mkdir(parents=True)
         built[suite] = [deb.build(package, pool / suite) for package in packages]
     with signing_key(lab.gnupg, KEY) as key:

@@ -25,6 +25,7 @@ class System:
     key: str
     suite: str = ""
     shape: bool = False
+    codename: str = "noble"
     digest: str = ""
 
     @property
@@ -51,6 +52,7 @@ SYSTEMS: Mapping[str, System] = {
     for system in (
         System("debian12", "bookworm"),
         System("debian13", "trixie"),
+        System("ubuntu2204", "bookworm", shape=True, codename="jammy"),
         System("ubuntu2404", "bookworm", shape=True),
     )
 }

@@ -44,7 +44,7 @@ _FILES = {
 PRETTY_NAME="{title}"
 NAME="Ubuntu"
 VERSION_ID="{version}"
-VERSION="{version} LTS (Noble Numbat)"
+VERSION="{version} LTS"
 VERSION_CODENAME={codename}
 ID=ubuntu
 ID_LIKE=debian
@@ -116,7 +116,7 @@ def shape(base: Path, system: System) -> None:
     words = {
         "title": system.title,
         "version": systems.load()[system.key].version,
-        "codename": archive.CODENAME,
+        "codename": system.codename,
     }
     for path, text in _FILES.items():
         target = base / path
