@@ -145,7 +145,7 @@ def version(document: Mapping[str, Any], ranges: Mapping[str, str] | None = None
         engine=document["engine"],
         version=document["version"],
         flags=_flags(document, "flags"),
-        environment=frozenset(document["environment"]),
+        environment=frozenset(document["environment"].split()),
         fields=_flags(document, "fields"),
         ranges={
             name: Range(text) for text, names in (ranges or {}).items() for name in names.split()

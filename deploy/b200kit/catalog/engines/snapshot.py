@@ -19,9 +19,10 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Entry = dict[str, Any]
@@ -188,7 +189,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
 
 
 def document(engine: str) -> Iterator[str]:
-    """The file, line by line: YAML with one flag a line, so that versions compare well."""
+    """The file, line by line: YAML with a flag a line; names of variables are running text."""
     readers: dict[str, Callable[[], tuple[str, dict[str, Entry], list[str]]]]
     readers = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
     version, flags, variables = readers[engine]()
@@ -199,16 +200,12 @@ def document(engine: str) -> Iterator[str]:
     yield f'version: "{version.partition("+")[0]}"'
     yield "flags:"
     yield from (f"  {name}: {json.dumps(flags[name])}" for name in sorted(flags))
-    yield f"environment:{' []' * (not variables)}"
-    yield from _lines(variables)
+    yield "environment: >-"
+    yield from textwrap.wrap(" ".join(variables), 98, initial_indent="  ", subsequent_indent="  ")
     if engine == "trtllm":
         fields = trtllm_fields()
         yield "fields:"
         yield from (f"  {name}: {json.dumps(fields[name])}" for name in sorted(fields))
-
-
-def _lines(names: Iterable[str]) -> Iterator[str]:
-    yield from (f"- {name}" for name in names)
 
 
 if __name__ == "__main__":
