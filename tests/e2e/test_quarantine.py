@@ -16,8 +16,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 import tests.lab as lab
 from b200kit.reprovision.actions import ActionFailed, evidence, quarantine
-from b200kit.reprovision.actions.reset_gpus import ACTION as RESET
-from b200kit.reprovision.actions.restart_services import ACTION as RESTART
+from b200kit.reprovision.actions.daemons import RESET, RESTART
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node

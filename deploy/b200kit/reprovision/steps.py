@@ -6,19 +6,23 @@ Every step may be repeated without harm: only actions are probed after a crash.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit.inventory.keys.levels import Level
 from b200kit.reprovision import bring_up, drain, escalation, former, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
     RemediationAction,
     Say,
-    action_for,
+    daemons,
     evidence,
+    power_cycle,
     quarantine,
+    reboot,
+    reimage,
 )
 from b200kit.reprovision.bring_up import why_of
 from b200kit.reprovision.ledger_line import DoneLine, IntentLine
@@ -30,6 +34,14 @@ from b200kit.run.remote import RemoteError
 
 _LOOK_EVERY_S = 10.0
 Perform = Callable[[Node, Transaction, IntentLine, Say], DoneLine]
+ACTIONS: Mapping[Level, RemediationAction] = {
+    Level.RESTART_SERVICES: daemons.RESTART,
+    Level.RESET_GPUS: daemons.RESET,
+    Level.REBOOT: reboot.ACTION,
+    Level.POWER_CYCLE: power_cycle.ACTION,
+    Level.REIMAGE: reimage.ACTION,
+}
+"""Of each level but manual repair, which is done by a person."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ class RemediationStep:
 def handler_for(name: str, tx: Transaction) -> StepHandler:
     """The handler of the step of this name in this transaction."""
     if tx.pending and tx.pending.level:
-        return RemediationStep(tx, action_for(tx.pending.level))
+        return RemediationStep(tx, ACTIONS[tx.pending.level])
     return RepeatableStep(tx, _STEPS[name])
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from b200kit.inventory.keys.kept import Kept
-from b200kit.reprovision import kept_evidence
+from b200kit.reprovision.actions.evidence import prune
 from b200kit.reprovision.ledger import LOG, Ledger, Transactions
 from b200kit.store.database import Store
 
@@ -47,7 +47,7 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
     transaction = claimed(transactions, "open").begin([], "", "")
     assert transaction.is_open
     archive(evidence, "open", -1)
-    line = kept_evidence.prune(evidence, transactions, ASKED)
+    line = prune(evidence, transactions, ASKED)
     assert "removed 4 archives" in line
     gone = {f"{node}/{days}.tar.gz" for node in ("closed", "open") for days in (40, 50)}
     assert not gone & left(evidence)
@@ -58,9 +58,9 @@ def test_archive_of_an_open_transaction_stays_however_old_and_large(tmp_path: Pa
     evidence, transactions = tmp_path / "evidence", Transactions(Store(tmp_path / "b200.db"))
     claimed(transactions, "n1").begin([], "", "")
     kept = [archive(evidence, "n1", -day).name for day in (1, 2, 3)]
-    assert kept_evidence.prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
+    assert prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
     (evidence / "n1" / "big.tar.gz").write_bytes(b"")
     os.truncate(evidence / "n1" / "big.tar.gz", 1 << 30)
     os.utime(evidence / "n1" / "big.tar.gz", (time.time() + 9,) * 2)
-    assert kept_evidence.prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
+    assert prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
     assert len(left(evidence)) == len(kept) + 1

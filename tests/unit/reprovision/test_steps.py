@@ -13,13 +13,7 @@ from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.operations import steps as operation_steps
 from b200kit.reprovision import bring_up, node_copy, provision, steps, traffic
-from b200kit.reprovision.actions import (
-    ActionFailed,
-    ActionRefused,
-    Say,
-    action_for,
-    evidence,
-)
+from b200kit.reprovision.actions import Say, evidence
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
 from b200kit.reprovision.state_machine import NotFit
@@ -28,7 +22,6 @@ from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import pipeline
 from tests.messages import assert_message, raises_message
-from tests.subtests import in_subtests
 from tests.unit import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,16 +206,8 @@ def test_evidence_is_told_with_what_went_for_it(
     assert found.result == "evidence: 1.0 MB in e.tar.gz; removed 2 archives"
 
 
-@in_subtests("level", [level for level in Level if level is not Level.REPLACE])
-def test_every_level_has_its_action(level: Level) -> None:
-    act = action_for(level)
-    assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))
-
-
-def test_manual_repair_has_no_action() -> None:
-    with raises_message(ActionFailed):
-        action_for(Level.REPLACE)
-    assert issubclass(ActionRefused, ActionFailed)
+def test_every_level_but_manual_repair_has_its_action() -> None:
+    assert steps.ACTIONS.keys() == {*Level} - {Level.REPLACE}
 
 
 def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:

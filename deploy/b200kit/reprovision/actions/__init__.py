@@ -1,4 +1,4 @@
-"""The remediation actions: one module a level, each with an `ACTION`.
+"""The remediation actions, an `ACTION` each; `ACTIONS` of reprovision/steps.py has them by level.
 
     class Reboot:
         def facts(self, node): ...          # saved in the intent line, before anything is done
@@ -25,10 +25,8 @@ They may be repeated at no harm, and raise ActionFailed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from b200kit.inventory.keys.levels import Level
 from b200kit.reprovision.ledger_line import IntentLine
 from b200kit.run.node import StageFailed
 
@@ -36,14 +34,6 @@ if TYPE_CHECKING:
     from b200kit.run.node import Node
 
 Say = Callable[[str], None]
-
-MODULES: dict[Level, str] = {
-    Level.RESTART_SERVICES: "b200kit.reprovision.actions.restart_services",
-    Level.RESET_GPUS: "b200kit.reprovision.actions.reset_gpus",
-    Level.REBOOT: "b200kit.reprovision.actions.reboot",
-    Level.POWER_CYCLE: "b200kit.reprovision.actions.power_cycle",
-    Level.REIMAGE: "b200kit.reprovision.actions.reimage",
-}
 
 
 class ActionFailed(StageFailed):
@@ -68,11 +58,3 @@ class RemediationAction(Protocol):
 
     def perform(self, node: Node, intent: IntentLine, say: Say) -> str:
         """Do it; returns what was observed. Raises ActionFailed."""
-
-
-def action_for(level: Level) -> RemediationAction:
-    """The action of a level. Raises ActionFailed for manual repair."""
-    if level not in MODULES:
-        raise ActionFailed(f"{level.word} is done by a person")
-    action: RemediationAction = import_module(MODULES[level]).ACTION
-    return action

@@ -1,4 +1,11 @@
-"""What a restart of the services and a reset of the GPUs have in common, on the controller."""
+"""Restart the services, or reset the GPUs, all of them at once.
+
+The recipe is in b200kit/node/maintenance/reset_gpus.py. NVSwitch connects all eight: one GPU cannot
+be reset alone without configuring the fabric again. A restart is the level of least cost; where a
+fabric manager is among the daemons it resets the GPUs in between, as the next level does: it is
+never restarted beside what computes. Nothing serves any more; the replicas are started by the
+stages that follow, as on any run: warm before the gateway opens.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +68,7 @@ class DaemonsAction:
         finally:
             node.state = None
         return output.strip()
+
+
+RESTART = DaemonsAction("restart", lambda deadlines: deadlines.restart_services)
+RESET = DaemonsAction("reset", lambda deadlines: deadlines.reset_gpus)

@@ -9,19 +9,23 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
+from b200kit.inventory.keys.kept import Kept
 from b200kit.node.lib import documents, durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
-from b200kit.reprovision import kept_evidence
+from b200kit.reprovision import transaction
 from b200kit.reprovision.actions import ActionFailed, Say
 from b200kit.reprovision.fleet_limits import SAFETY
+from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
-from b200kit.run import node_archive
+from b200kit.run import kept, node_archive
 from b200kit.run.node import Node
 from b200kit.run.places import home, safe_name
 from b200kit.run.remote import RemoteError
+from b200kit.store.database import StoreError
 
 VARIABLE = "B200_EVIDENCE"
 """Names another directory, such as one that the whole team shares."""
@@ -48,7 +52,7 @@ def collect(node: Node, intent: IntentLine, say: Say) -> EvidenceBundle:
     _save(path, content)
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
-    if line := kept_evidence.prune(directory(), SAFETY.transactions, node.spec.kept):
+    if line := prune(directory(), SAFETY.transactions, node.spec.kept):
         say(line)
     return EvidenceBundle(str(path), str(description["sha256"]))
 
@@ -94,3 +98,34 @@ def _save(path: Path, content: bytes) -> None:
         durable_files.replace(path, content, 0o600)
     except OSError as error:
         raise ActionFailed(f"the evidence cannot be saved in {path}: {error.strerror}") from None
+
+
+def prune(evidence: Path, transactions: Transactions, asked: Kept) -> str:
+    """Remove what is too old or too much; returns a line about it, or nothing. Never raises.
+
+    Only archives of nodes that the transactions know go, and none of a transaction that is open or
+    that cannot be read: another site may need what this one does not know of.
+    """
+    going = kept.spare(kept.archives(evidence), asked, time.time())
+    if not going:
+        return ""
+    try:
+        known = {safe_name(node): node for node in transactions.nodes()}
+    except StoreError as error:
+        return str(error)
+    needed_from = {
+        folder: _needed_from(transactions, node)
+        for folder, node in known.items()
+        if folder in {leaving.of for leaving in going}
+    }
+    done = [leaving for leaving in going if leaving.at < needed_from.get(leaving.of, 0.0)]
+    return kept.remove(done, asked, "archives")
+
+
+def _needed_from(transactions: Transactions, node: str) -> float:
+    """When a node's transaction was opened; endless for none, never for one that is damaged."""
+    try:
+        tx = transactions.read(node)
+        return transaction.seconds(tx.opened) if tx.is_open else float("inf")
+    except (StoreError, ValueError):
+        return float("-inf")

@@ -17,8 +17,9 @@ import pytest
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.operations import reboot
-from b200kit.reprovision.actions import ActionFailed, action_for, evidence, quarantine
+from b200kit.reprovision.actions import ActionFailed, evidence, quarantine
 from b200kit.reprovision.ledger_line import IntentLine
+from b200kit.reprovision.steps import ACTIONS
 from b200kit.run.node import Node
 from b200kit.stages import serving_units
 from tests.fake.machine import Machine
@@ -223,7 +224,7 @@ def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
 ) -> None:
     node, machine = here
     machine.answers = {f"gpu-daemons {how}": (True, "ok"), "gpu-daemons show": (True, "{}")}
-    act = action_for(level)
+    act = ACTIONS[level]
     assert act.probe(node, INTENT) is None
     assert act.perform(node, INTENT, said) == "ok"
     [ran] = machine.ran(f"gpu-daemons {how}")
@@ -234,7 +235,7 @@ def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
 
 def test_daemons_that_were_seen_to_are_told_by_the_nodes_note(here: tuple[Node, Machine]) -> None:
     node, machine = here
-    act = action_for(Level.RESET_GPUS)
+    act = ACTIONS[Level.RESET_GPUS]
     done = {"step": "done", "at": "2026-11-21T09:40:00Z", "output": "all GPUs reset"}
     machine.answers = {"gpu-daemons show": (True, json.dumps(done))}
     assert_message(act.probe(node, INTENT))
@@ -256,7 +257,7 @@ def test_reset_that_is_refused_is_one_line_with_who_holds_the_gpu(
     held = "gpu-daemons: no GPU was reset, for they are in use: pid 41 python of jupyter.service"
     machine.answers = {"gpu-daemons reset": (False, held), "gpu-daemons show": (True, "{}")}
     with raises_message(ActionFailed):
-        action_for(Level.RESET_GPUS).perform(node, INTENT, said)
+        ACTIONS[Level.RESET_GPUS].perform(node, INTENT, said)
 
 
 def test_reboot_is_done_once_and_known_by_its_boot(
@@ -265,7 +266,7 @@ def test_reboot_is_done_once_and_known_by_its_boot(
     node, machine = here
     monkeypatch.setattr(reboot, "_POLL_S", 0.0)
     monkeypatch.setattr("b200kit.run.remote.Remote.reconnect", lambda remote: None)
-    act = action_for(Level.REBOOT)
+    act = ACTIONS[Level.REBOOT]
     intent = replace(INTENT, **act.facts(node))
     assert act.probe(node, intent) is None
     assert_message(act.perform(node, intent, said), TOOK=TOOK)

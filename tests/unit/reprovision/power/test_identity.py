@@ -8,7 +8,7 @@ import pytest
 
 from b200kit.records import machines
 from b200kit.records.machines import Machine, machine
-from b200kit.reprovision.power.identity import refusal
+from b200kit.reprovision.power import refusal
 from tests.messages import assert_message
 
 UUID = "00112233-4455-6677-8899-aabbccddeeff"
