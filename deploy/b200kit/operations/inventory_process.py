@@ -10,10 +10,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter
 from pyinfra.api.host import Host
@@ -23,6 +24,7 @@ from pyinfra.context import ctx_state
 from b200kit.node.lib import documents
 from b200kit.operations import inventory_text
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _REFUSED = "refused"
 
@@ -38,27 +40,32 @@ class InventoryRefused(Exception):
         return self.lines[0]
 
 
-def ask(reader: Callable[..., _T], path: Path, *arguments: object) -> _T:
-    """What *reader*, a function of a module, answers about the inventory at *path*.
+def asked(reader: Callable[Concatenate[Path, _P], _T]) -> Callable[Concatenate[Path, _P], _T]:
+    """What *reader* answers about the inventory at a path, by that process.
 
-    Arguments are values of JSON; the answer crosses as one, of the type that *reader* declares.
-    Raises InventoryRefused, as *reader* may.
+    Other arguments are values of JSON; the answer crosses as one, of the type that *reader*
+    declares. Raises InventoryRefused, as *reader* may.
     """
-    if not path.is_file():
-        raise InventoryRefused([f"{path} is no file"])
-    with TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer"
-        asked = json.dumps([str(answer), reader.__module__, reader.__name__, arguments])
-        # What is beside an inventory is found by its path on the command line, as in a run.
-        words = [sys.executable, "-m", __name__, str(path)]
-        done = subprocess.run(words, check=False, input=asked, text=True)
-        if (refused := answer.with_name(_REFUSED)).is_file():
-            lines = documents.decode(list[str], refused.read_text(), documents.LARGE)
-            raise InventoryRefused(lines)
-        if not answer.is_file():
-            raise InventoryRefused([f"{path} could not be read (exit code {done.returncode})"])
-        found: _T = _answer(reader).validate_json(answer.read_bytes())
-    return found
+
+    @wraps(reader)
+    def ask(path: Path, /, *given: _P.args, **named: _P.kwargs) -> _T:
+        if not path.is_file():
+            raise InventoryRefused([f"{path} is no file"])
+        with TemporaryDirectory() as folder:
+            answer = Path(folder) / "answer"
+            asked = json.dumps([str(answer), reader.__module__, reader.__name__, given, named])
+            # What is beside an inventory is found by its path on the command line, as in a run.
+            words = [sys.executable, "-m", __name__, str(path)]
+            done = subprocess.run(words, check=False, input=asked, text=True)
+            if (refused := answer.with_name(_REFUSED)).is_file():
+                lines = documents.decode(list[str], refused.read_text(), documents.LARGE)
+                raise InventoryRefused(lines)
+            if not answer.is_file():
+                raise InventoryRefused([f"{path} could not be read (exit code {done.returncode})"])
+            found: _T = _answer(reader).validate_json(answer.read_bytes())
+        return found
+
+    return ask
 
 
 def _answer(reader: Callable[..., object]) -> TypeAdapter[Any]:
@@ -93,10 +100,10 @@ def host(path: Path, name: str) -> Host:
 
 def main() -> None:
     """Write what the function named on stdin answers, or why it refuses."""
-    answer, module, name, arguments = documents.decode(list[Any], sys.stdin.read())
-    reader = getattr(import_module(module), name)
+    answer, module, name, given, named = documents.decode(list[Any], sys.stdin.read())
+    reader = getattr(import_module(module), name).__wrapped__
     try:
-        found = reader(Path(sys.argv[1]), *arguments)
+        found = reader(Path(sys.argv[1]), *given, **named)
     except InventoryRefused as error:
         Path(answer).with_name(_REFUSED).write_text(json.dumps(error.lines))
     else:

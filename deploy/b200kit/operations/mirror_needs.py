@@ -22,7 +22,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.cdi_support import RUNTIMES
 from b200kit.node.state.drift import Package
 from b200kit.operations import inventory_process, named_files, preflight
-from b200kit.operations.inventory_process import InventoryRefused
+from b200kit.operations.inventory_process import InventoryRefused, asked
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
@@ -50,17 +50,13 @@ class _Member:
         return self.spec.source if isinstance(self.spec.source, Mirror) else None
 
 
+@asked
 def of_inventory(path: Path, kernels: Sequence[str] = (), *, build: bool = True) -> Needs:
     """The needs of every node of an inventory; to *build*, of nodes with one mirror and its key.
 
     *kernels* are the releases (`uname -r`) that nodes run: their headers are wanted, beside those
     of the distribution's newest. Raises InventoryRefused.
     """
-    return inventory_process.ask(read, path, list(kernels), build)
-
-
-def read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
-    """The same, in a process that may import pyinfra's command line."""
     found = [_member(host, path, build) for host in inventory_process.hosts(path)]
     problems = [line for each in found if isinstance(each, list) for line in each]
     members = [each for each in found if isinstance(each, _Member)]

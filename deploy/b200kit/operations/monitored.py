@@ -11,19 +11,15 @@ from b200kit.inventory import group
 from b200kit.inventory.spec import NodeSpec
 from b200kit.monitoring.targets import Member
 from b200kit.operations import inventory_process, preflight
-from b200kit.operations.inventory_process import InventoryRefused
+from b200kit.operations.inventory_process import InventoryRefused, asked
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
 
 
+@asked
 def members(path: Path) -> list[Member]:
     """Every node, in the inventory's order. Raises InventoryRefused."""
-    return inventory_process.ask(read, path)
-
-
-def read(path: Path) -> list[Member]:
-    """The same, in a process that may import pyinfra's command line."""
     found = [(host, preflight.parsed(host, {})) for host in inventory_process.hosts(path)]
     problems = [
         f"{path}: {host.name}: {each.key}: {each.message}"

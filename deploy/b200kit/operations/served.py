@@ -6,18 +6,14 @@ from pathlib import Path
 
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import inventory_process, preflight
-from b200kit.operations.inventory_process import InventoryRefused
+from b200kit.operations.inventory_process import InventoryRefused, asked
 from b200kit.quality import kept
 from b200kit.quality.kept import ServedModel
 
 
+@asked
 def of_node(path: Path, name: str) -> ServedModel:
     """`kept.served` of a node. Raises InventoryRefused where that is not known."""
-    return inventory_process.ask(read, path, name)
-
-
-def read(path: Path, name: str) -> ServedModel:
-    """The same, in a process that may import pyinfra's command line."""
     spec = preflight.parsed(inventory_process.host(path, name), {})
     if isinstance(spec, NodeSpec):
         return kept.served(spec)

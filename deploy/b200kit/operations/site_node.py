@@ -9,11 +9,7 @@ from b200kit.run import login as logins
 from b200kit.run.login import Login
 
 
+@inventory_process.asked
 def login(path: Path, name: str) -> Login:
     """The login of a node. Raises InventoryRefused."""
-    return inventory_process.ask(read, path, name)
-
-
-def read(path: Path, name: str) -> Login:
-    """The same, in a process that may import pyinfra's command line."""
     return logins.of_data(name, inventory_process.host(path, name).data.dict())

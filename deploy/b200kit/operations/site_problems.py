@@ -28,13 +28,9 @@ class InventoryLook:
     problems: tuple[str, ...]
 
 
+@inventory_process.asked
 def of_inventory(path: Path) -> InventoryLook:
     """The look at an inventory; nothing is connected to. Raises InventoryRefused."""
-    return inventory_process.ask(read, path)
-
-
-def read(path: Path) -> InventoryLook:
-    """The same, in a process that may import pyinfra's command line."""
     if unlisted := inventory_text.unlisted(path):
         raise inventory_process.InventoryRefused(unlisted)
     connections.note_lists()
