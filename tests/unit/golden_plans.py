@@ -25,9 +25,10 @@ from tests.unit import numa_maps
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "data" / "plan" / "layouts.txt"
 MAPS = ("two", "four", "six")
 HEAD = """\
-Plans for eight B200s: the catalogue by goal, on hosts of two, four and six NUMA nodes (two of the
-six without a GPU), contexts of 4096 tokens. KV tokens are a replica's, computed, not measured.
-[0,1]@0 is a group of GPUs 0 and 1 whose memory is NUMA node 0.
+Plans for eight B200s: the catalogue by goal, contexts of 4096 tokens. KV tokens are a replica's,
+computed, not measured. Below, where the replicas of each shape lie on hosts of two, four and six
+NUMA nodes (two of the six without a GPU): [0,1]@0 is a group of GPUs 0 and 1 whose memory is NUMA
+node 0.
 
 Renew: .venv/bin/python -m tests.unit.golden_plans > tests/data/plan/layouts.txt
 """
@@ -35,10 +36,12 @@ Renew: .venv/bin/python -m tests.unit.golden_plans > tests/data/plan/layouts.txt
 
 def table() -> str:
     """The whole file."""
-    rows = [HEAD]
+    rows, placed = [HEAD], dict[str, None]()
     for name, model in load.load().models.items():
-        rows += [name, *_rows(model), ""]
-    rows += ["CPUs by number of replicas", *_cpus()]
+        plans = {goal: plan(model, goal) for goal in GOALS}
+        rows += [name, *(_row(goal, made) for goal, made in plans.items()), ""]
+        placed |= {row: None for made in plans.values() for row in _places(made)}
+    rows += [*sorted(placed), "", "CPUs by number of replicas", *_cpus()]
     return "\n".join(rows) + "\n"
 
 
@@ -62,17 +65,18 @@ def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:
     return layout.place(numa_maps.state(numa), replicas, shape, range(8001, 8001 + replicas))
 
 
-def _rows(model: Model) -> Iterator[str]:
-    for goal in GOALS:
-        made = plan(model, goal)
-        shape = made.shape
-        ways = f"{made.replicas} x {plan_cli.parallelism(made)}"
-        batch = f"seqs {shape.max_num_seqs:<3}  batch {shape.max_num_batched_tokens:<5}"
-        kv = f"KV {tokens_text(shape.kv_tokens or 0)}"
-        yield f"  {goal:<10}  {ways:<10}  {batch}  {kv}"
-        for numa in MAPS:
-            homes = " ".join(map(_home, place(numa, made.replicas, shape)))
-            yield f"    {numa:<4}  {homes}"
+def _row(goal: str, made: planner.Plan) -> str:
+    shape = made.shape
+    ways = f"{made.replicas} x {plan_cli.parallelism(made)}"
+    batch = f"seqs {shape.max_num_seqs:<3}  batch {shape.max_num_batched_tokens:<5}"
+    return f"  {goal:<10}  {ways:<10}  {batch}  KV {tokens_text(shape.kv_tokens or 0)}"
+
+
+def _places(made: planner.Plan) -> Iterator[str]:
+    gpus = made.shape.gpus
+    for numa in MAPS:
+        homes = " ".join(map(_home, place(numa, made.replicas, made.shape)))
+        yield f"{made.replicas} x {gpus} GPU{'s'[: gpus > 1]} on {numa:<4}  {homes}"
 
 
 def _home(replica: Replica) -> str:
