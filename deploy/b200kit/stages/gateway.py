@@ -23,8 +23,8 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node, StageFailed
-from b200kit.run.render import RenderError, render
-from b200kit.serving.gateway import haproxy_config, haproxy_lint, vllm_router
+from b200kit.run.render import render
+from b200kit.serving.gateway import haproxy_config, vllm_router
 from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint, Paths
 from b200kit.stages import serving
 
@@ -79,13 +79,8 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
             trust = Path(spec.fleet.ca_file).read_bytes()
             found.append(File(paths.nodes, trust, notify=(RELOAD,)))
     asked = (spec.monitoring, spec.proof.asked_at)
-    found = [
-        *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, (RELOAD,), *asked),
-        *found,
-    ]
-    for problem in haproxy_lint.problems(found[0].content.decode()):
-        raise RenderError(f"templates/haproxy/haproxy.cfg.j2: {problem}")
-    return found
+    own = haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, (RELOAD,), *asked)
+    return [*own, *found]
 
 
 def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:

@@ -19,10 +19,10 @@ from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.run.node import Node
-from b200kit.serving.gateway import haproxy_lint
 from b200kit.stages import gateway, serving
 from inventories.examples import fleet_96
 from tests.unit import states
+from tests.unit.gateway.test_lint import broken
 
 KEY = Secret(b"sesame-of-the-fleet")
 
@@ -118,7 +118,7 @@ def test_endpoint_of_the_fleet_has_all_twelve_nodes_behind_it(fleet: list[Render
         # Once by what each has proven, once for the floor.
         assert named == [(f"n{node:02}", f"10.20.1.{node}") for node in range(1, 13)] * 2
         assert proxy.count("balance leastconn") == 3
-        assert list(haproxy_lint.problems(proxy)) == []
+        assert not broken(proxy)
 
 
 def test_secret_of_the_fleet_is_in_root_s_files_alone(fleet: list[Rendered]) -> None:

@@ -1,1 +1,1 @@
-"""The gateway's configuration, and its lint."""
+"""The gateway's configuration."""
