@@ -193,7 +193,7 @@ class Tuning:
         if chosen.layout is None:
             raise StageFailed(chosen.why)
         node.say("choice", chosen.why)
-        return f"as inventory data: {write(node, found, chosen.layout, self.parse)}"
+        return f"as inventory data: {write(node, found, chosen.layout)}"
 
 
 def _alone(node: Node) -> None:

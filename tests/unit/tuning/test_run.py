@@ -17,7 +17,6 @@ from b200kit.records import store
 from b200kit.records.tuning import TuningResult
 from b200kit.run.node import Node, StageFailed
 from b200kit.store import database
-from b200kit.tuning import fragment
 from b200kit.tuning.run import Tuning
 from tests.fake.machine import Machine, measured
 from tests.messages import assert_message, raises_message
@@ -256,17 +255,3 @@ def test_node_where_nothing_serves_yet_is_refused(tmp_path: Path) -> None:
     node, _ = nodes.bare(tmp_path)
     with raises_message(StageFailed):
         Tuning(node, parser(node)).cells.plan(node)
-
-
-def test_choice_is_proven_by_reading_it_back(live: tuple[Node, Machine]) -> None:
-    node, _ = live
-    found = tune(node)
-    layout = found.chosen.layout
-    assert layout
-    text = fragment.fragment(found, layout, "run-1", "2026-11-22T00:00:00Z")
-    spec = fragment.prove(text, layout, parser(node))
-    assert (spec.replicas, spec.tensor_parallel) == (2, 4)
-    with raises_message(StageFailed):
-        fragment.prove(text.replace("seqs = 8", "seqs = 9"), layout, parser(node))
-    with raises_message(StageFailed):
-        fragment.prove(text.replace("replicas = 2", "replicas = 5"), layout, parser(node))
