@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from b200kit.inventory.keys.parts import Firewall
+from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem, did_you_mean
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.nft_rules import ANY, Entry
 
 
@@ -56,6 +57,24 @@ def _wrong(source: str, names: Iterable[str]) -> str:
         hint = did_you_mean(source, names)
         return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
     return f'"{source}" has bits beyond its prefix; write "{whole}"'
+
+
+def opened(spec: NodeSpec) -> Firewall | None:
+    """The inventory's firewall, with what the node offers to others open to those it is for."""
+    if spec.firewall is None:
+        return None
+    offered: list[tuple[int, tuple[str, ...]]] = []
+    if server := spec.weights.server:
+        offered.append((server.port, server.sources))
+    if share_port := spec.proof.asked_at:
+        # Whoever may reach the gateway may ask for the node's share, too.
+        gateway = ("tcp", spec.gateway_port)
+        allowed = [a for a in spec.firewall.allow if (a.protocol, a.port) == gateway]
+        offered += [(share_port, allow.sources) for allow in allowed]
+    if spec.monitoring:
+        offered += [(port, spec.monitoring.sources) for port in spec.monitoring.ports]
+    more = (Allow.model_validate({"port": port, "from": who}) for port, who in offered)
+    return spec.firewall.replace(allow=(*spec.firewall.allow, *more))
 
 
 def entries(firewall: Firewall) -> list[Entry]:

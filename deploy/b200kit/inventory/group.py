@@ -87,8 +87,6 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         )
     if spec.replicas != 1:
         yield Problem("replicas", f"a member of a group has 1 replica, not {spec.replicas}")
-    if {group.port, group.rpc_port} & {*spec.ports(), spec.gateway_port}:
-        yield Problem("group.port", "is also a replica's or the gateway's")
     model = catalogue.models.get(spec.model)
     if group.join == "data" and model and model.dimensions and not model.dimensions.experts:
         message = f"{spec.model} has no experts: serve it on each node alone, behind one gateway"

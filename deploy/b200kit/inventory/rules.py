@@ -47,7 +47,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
     yield from _idle_waivers(spec, hardware)
-    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s, _taken(spec))
+    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s)
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)
@@ -55,14 +55,13 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _engine_from(spec)
     if spec.firewall:
         yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
-    yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
+    yield from weights.problems(spec.weights)
     if spec.hf_token:
         yield from weights.token_problems(spec.model_store, spec.model_store_tls)
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
     if spec.monitoring:
-        taken = [*_taken(spec), *([spec.proof.asked_at] if spec.proof.asked_at else [])]
-        yield from monitoring.problems(spec.monitoring, taken, spec.firewall, spec.gateway_bind)
+        yield from monitoring.problems(spec.monitoring, spec.firewall, spec.gateway_bind)
     yield from rails.problems(spec.rails)
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
@@ -70,7 +69,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield from events.problems(spec.events)
     if spec.fleet:
         key_in_plain = bool(spec.api_key) and spec.gateway.tls != "off"
-        yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()), key_in_plain)
+        yield from fleet.problems(spec.fleet, key_in_plain)
     for name, ref in secret_references(spec):
         if sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
             yield Problem(name, "give exactly one of env, file or command")
@@ -248,42 +247,40 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
         yield Problem("gateway_port", message)
     if len(ports) != spec.replicas:
         yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
-    if spec.gateway_port in ports:
-        yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
+    taken: dict[int, str] = {}
+    for key, whose, port in _listening(spec):
+        if other := taken.get(port):
+            yield Problem(key, f"port {port} is also {other}'s")
+        taken.setdefault(port, whose)
 
 
-def _taken(spec: NodeSpec) -> list[int]:
-    """Ports that the node's other parts listen on."""
-    return [port for _, port in _listening(spec)]
-
-
-def _listening(spec: NodeSpec) -> Iterator[tuple[str, int]]:
-    """Each port that gateway, replicas and those beside them listen on, by its key."""
-    yield "gateway_port", spec.gateway_port
+def _listening(spec: NodeSpec) -> Iterator[tuple[str, str, int]]:
+    """Each port that a part of the node listens on: the key that says it, whose it is."""
+    yield "gateway_port", "the gateway", spec.gateway_port
     key = "replica_ports" if spec.replica_ports else "gateway_port"
-    yield from ((key, port) for port in spec.ports())
-    for name, other in (
-        ("fleet", spec.fleet),
-        ("weights.server", spec.weights.server),
-        ("gateway.router", spec.gateway.router),
-    ):
-        if other:
-            yield f"{name}.port", other.port
+    yield from ((key, f"replica {number}", port) for number, port in enumerate(spec.ports()))
+    if spec.fleet:
+        yield "fleet.port", "the fleet's endpoint", spec.fleet.port
+    if server := spec.weights.server:
+        yield "weights.server.port", "the weights server", server.port
+    if router := spec.gateway.router:
+        yield "gateway.router.port", "the router", router.port
+        yield "gateway.router.port", "the router", router.port + 1
+    if spec.proof.asked_at:
+        yield "proof.share_port", "the proof", spec.proof.asked_at
+    if of := spec.monitoring:
+        yield "monitoring.port", "the metrics", of.port
+        if of.node_exporter:
+            yield "monitoring.node_exporter", "node_exporter", of.node_exporter
+    if group := spec.group:
+        yield "group.port", "the group", group.port
+        if group.join == "data":
+            yield "group.rpc_port", "the group", group.rpc_port
 
 
 def beside_sshd(spec: NodeSpec, ssh_port: int) -> Iterator[Problem]:
     """Ports that the node's sshd has: what is to listen there does not start."""
-    ports = [*_listening(spec)]
-    if spec.gateway.router:
-        ports.append(("gateway.router.port", spec.gateway.router.port + 1))
-    if spec.proof.asked_at:
-        ports.append(("proof.share_port", spec.proof.asked_at))
-    if of := spec.monitoring:
-        ports += [("monitoring.port", of.port), ("monitoring.node_exporter", of.node_exporter or 0)]
-    if of_group := spec.group:
-        ports += [("group.port", of_group.port)]
-        ports += [("group.rpc_port", of_group.rpc_port)] if of_group.join == "data" else []
-    for key in dict.fromkeys(key for key, port in ports if port == ssh_port):
+    for key in dict.fromkeys(key for key, _, port in _listening(spec) if port == ssh_port):
         yield Problem(key, f"port {ssh_port} is sshd's on the node (ssh_port): take another")
 
 

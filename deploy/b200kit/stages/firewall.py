@@ -14,7 +14,6 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import firewall, group
-from b200kit.inventory.keys import monitoring, proof, weights
 from b200kit.inventory.keys.parts import Firewall
 from b200kit.node.facts import nft_rules
 from b200kit.node.facts.nft_rules import TABLE
@@ -39,7 +38,7 @@ _NOMINAL_SSH = (22,)
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """nftables, the unit that loads our table at boot, and the rules; nothing when not asked."""
     del layout
-    requested = _requested(node)
+    requested = firewall.opened(node.spec)
     if requested is None:
         return DesiredState()
     unit = render(f"systemd/{UNIT}.j2", trial=_TRIAL, kept=RULES, table=TABLE)
@@ -55,17 +54,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     )
 
 
-def _requested(node: Node) -> Firewall | None:
-    """The inventory's firewall, and what the node offers to others."""
-    spec = node.spec
-    opened = weights.openings(spec.firewall, spec.weights)
-    opened = proof.openings(opened, spec.proof, spec.gateway_port)
-    return monitoring.openings(opened, spec.monitoring)
-
-
 def expected(node: Node) -> dict[str, Any]:
     """What the gate judges: every opening; the ports of SSH are the node's own."""
-    requested = _requested(node)
+    requested = firewall.opened(node.spec)
     return {"firewall": None if requested is None else _entries(node, requested)}
 
 
@@ -105,7 +96,7 @@ def _rules_file(node: Node, requested: Firewall) -> File:
 
 def plan(node: Node) -> list[Change]:
     """The unit first; then the rules, when file or kernel has others; then the unit enabled."""
-    requested = _requested(node)
+    requested = firewall.opened(node.spec)
     if requested is None:
         return []
     target, state = desired(node, ()), node.state or {}

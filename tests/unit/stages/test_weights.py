@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory.firewall import opened
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state import drift
@@ -192,7 +193,7 @@ def test_server_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
 
 def test_firewall_opens_the_weights_server_to_its_networks_alone(tmp_path: Path) -> None:
     node, _ = bare(tmp_path, weights={"server": SERVER}, firewall={"allow": []})
-    asked = firewall._requested(node)
+    asked = opened(node.spec)
     assert asked is not None
     rules = [line for line in firewall.rules(node, asked) if "8090" in line]
     assert rules == [

@@ -49,16 +49,14 @@ def files(fleet: Fleet | None) -> Iterator[tuple[str, str]]:
         yield "fleet.ca_file", fleet.ca_file
 
 
-def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator[Problem]:
-    """A port that is another's, no node with a weight, a key in plain text."""
+def problems(fleet: Fleet, key_in_plain: bool) -> Iterator[Problem]:
+    """No node with a weight, a key in plain text."""
     if key_in_plain and not fleet.ca_file:
         yield Problem(
             "fleet.ca_file",
             "none, so api_key and prompts would travel to the nodes in plain text. Give one, or "
             'say gateway.tls = "off"',
         )
-    if fleet.port in taken:
-        yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
     if fleet.nodes and not any(node.weight for node in fleet.nodes):
         yield Problem("fleet.nodes", "all weights are 0: nobody would answer")
 

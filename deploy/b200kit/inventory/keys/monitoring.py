@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from b200kit.inventory.keys.parts import Allow, Firewall
+from b200kit.inventory.keys.parts import Firewall
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import Keys, Listed, Network, Port, is_everybody
 
@@ -33,19 +33,13 @@ class Monitoring(Keys):
         return tuple(port for port in (self.port, self.node_exporter) if port)
 
 
-def problems(
-    monitoring: Monitoring, taken: Collection[int], firewall: Firewall | None, bind: str
-) -> Iterator[Problem]:
-    """Nobody named, or everybody; a port that is another's; an exporter without any guard."""
+def problems(monitoring: Monitoring, firewall: Firewall | None, bind: str) -> Iterator[Problem]:
+    """Nobody named, or everybody; an exporter without any guard."""
     if not monitoring.sources:
         yield Problem("monitoring.from", "nobody is named; name the address of your Prometheus")
     if is_everybody(monitoring.sources):
         message = "is everybody; name the addresses that may read the metrics"
         yield Problem("monitoring.from", message)
-    for name, port in (("port", monitoring.port), ("node_exporter", monitoring.node_exporter)):
-        others = (*taken, monitoring.port) if name == "node_exporter" else taken
-        if port in others:
-            yield Problem(f"monitoring.{name}", f"port {port} is taken by another of the node's")
     public = not ipaddress.ip_address(bind).is_loopback
     if monitoring.node_exporter and firewall is None and public:
         yield Problem(
@@ -53,14 +47,3 @@ def problems(
             "anybody could read it: it has no list of sources, and the node no firewall by this "
             "inventory. Give a firewall, or leave it out: monitoring.port has one",
         )
-
-
-def openings(firewall: Firewall | None, monitoring: Monitoring | None) -> Firewall | None:
-    """The inventory's firewall, with the ports of the metrics open to those who may read them."""
-    if firewall is None or monitoring is None:
-        return firewall
-    opened = [
-        Allow.model_validate({"port": port, "from": monitoring.sources})
-        for port in monitoring.ports
-    ]
-    return firewall.replace(allow=(*firewall.allow, *opened))

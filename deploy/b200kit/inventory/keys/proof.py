@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import Keys, Port, matching
 from b200kit.node.lib import hours
@@ -76,14 +75,11 @@ class Proof(Keys):
         return 2 * longest_look_s if self.look_ttl_s is None else self.look_ttl_s
 
 
-def problems(proof: Proof, longest_look_s: float, taken: Collection[int]) -> Iterator[Problem]:
+def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
     """A look that ends before the next one can have ended: no node could prove anything for long.
 
-    *longest_look_s*: seconds between two looks, and until one that hangs is ended. *taken*: ports
-    that other parts of the node listen on.
+    *longest_look_s*: seconds between two looks, and until one that hangs is ended.
     """
-    if proof.asked_at in taken:
-        yield Problem("proof.share_port", f"port {proof.share_port} is another's of the node")
     holds_s = proof.look_holds_s(longest_look_s)
     if proof.issue == "on" and holds_s < longest_look_s:
         message = (
@@ -92,18 +88,6 @@ def problems(proof: Proof, longest_look_s: float, taken: Collection[int]) -> Ite
         )
         yield Problem("proof.look_ttl_s", message)
     yield from _of_window(proof.renew)
-
-
-def openings(firewall: Firewall | None, proof: Proof, gateway_port: int) -> Firewall | None:
-    """The inventory's firewall, where whoever may reach the gateway may ask for the share, too."""
-    if firewall is None or proof.asked_at is None:
-        return firewall
-    opened = [
-        Allow.model_validate({"port": proof.asked_at, "from": allow.sources})
-        for allow in firewall.allow
-        if (allow.port, allow.protocol) == (gateway_port, "tcp")
-    ]
-    return firewall.replace(allow=(*firewall.allow, *opened))
 
 
 def _of_window(renew: Renew) -> Iterator[Problem]:

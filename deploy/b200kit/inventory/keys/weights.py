@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import (
     Address,
@@ -51,10 +50,8 @@ class Weights(Keys):
     """other revisions that stay, the newest first; all of them when None"""
 
 
-def problems(
-    weights: Weights, gateway_port: int, replica_ports: Sequence[int]
-) -> Iterator[Problem]:
-    """A server that nobody or everybody may read from, or whose port is another's."""
+def problems(weights: Weights) -> Iterator[Problem]:
+    """A server that nobody or everybody may read from."""
     server = weights.server
     if server is None:
         return
@@ -62,8 +59,6 @@ def problems(
         yield Problem("weights.server.from", "nobody is named")
     if is_everybody(server.sources):
         yield Problem("weights.server.from", "is everybody; name the networks of the nodes")
-    if server.port in (gateway_port, *replica_ports):
-        yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
 
 
 def token_problems(model_store: str, tls: str) -> Iterator[Problem]:
@@ -87,12 +82,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def openings(firewall: Firewall | None, weights: Weights) -> Firewall | None:
-    """The inventory's firewall, with the port of the weights server open to those who may fetch."""
-    server = weights.server
-    if firewall is None or server is None:
-        return firewall
-    opened = Allow.model_validate({"port": server.port, "from": server.sources})
-    return firewall.replace(allow=(*firewall.allow, opened))
