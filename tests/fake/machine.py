@@ -404,7 +404,7 @@ class Machine:
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
             r"^cat /proc/uptime$": lambda command, stdin: f"{UPTIME_S:.2f} 400.00",
             r"^haproxy -c ": lambda command, stdin: "",
-            r"^rm -rf /etc/haproxy/": self._remove,
+            r"^rm -rf ": self._remove,
             r"^journalctl ": lambda command, stdin: "-- No entries --",
             r"wipefs |mdadm |mkfs\.|^mountpoint ": lambda command, stdin: "",
             r"nvidia-cdi-refresh": self._make_cdi,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from b200kit.converge.stage import Change, Stage, nominal_layout
+from b200kit.converge.stage import Change, Stage
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, reboot, reboot_policy
@@ -154,9 +154,8 @@ def reboot_changes(node: Node) -> list[Change]:
 
 
 def _notified(node: Node) -> list[str]:
-    layout = nominal_layout(node)
-    stages = pipeline.stages(before=Checkpoint.REBOOT)
-    files = [file for stage in stages for file in stage.desired(node, layout).files]
+    parts = pipeline.desired(node, before=Checkpoint.REBOOT)
+    files = [file for part in parts for file in part.files]
     changed = drift.changed_files(files, node.state or {}, node.nonce)
     causes = [file.path for file in changed if "reboot" in file.notify]
     return [f"{', '.join(causes)} changes"] if causes else []

@@ -15,7 +15,6 @@ from pyinfra.api.host import Host
 
 from b200kit.catalog import systems
 from b200kit.catalog.types import System
-from b200kit.converge.stage import nominal_layout
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import INTERNET, Mirror
 from b200kit.inventory.spec import NodeSpec
@@ -137,8 +136,7 @@ def _transaction(member: _Member, kernels: Sequence[str]) -> Transaction:
     spec = member.spec
     system = systems.load()[spec.system or ""]
     node = Node(member.name, spec, state=_bare(system))
-    layout = nominal_layout(node)
-    stages = [stage.desired(node, layout) for stage in pipeline.stages()]
+    stages = pipeline.desired(node)
     packages = [package for stage in stages for package in stage.packages]
     named = {package.name for package in packages}
     perhaps = {*_perhaps(spec), *_headers(system, kernels)} - named

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from b200kit.converge import disk_space
-from b200kit.converge.stage import DesiredState, nominal_layout
+from b200kit.converge.stage import DesiredState
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
@@ -77,8 +77,7 @@ def observe_request(node: Node) -> dict[str, Any]:
 
 
 def _request(node: Node) -> dict[str, Any]:
-    layout = nominal_layout(node)
-    desired = [stage.desired(node, layout) for stage in pipeline.stages()]
+    desired = pipeline.desired(node)
     files = [file for part in desired for file in part.files]
     return {
         "files": _paths(files, desired),

@@ -24,7 +24,6 @@ from pyinfra.api.state import BaseStateCallback, State
 from pyinfra.context import ctx_state
 
 from b200kit.catalog import load
-from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import certificates, secrets
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet
@@ -245,8 +244,7 @@ def _own_data(host: Host) -> Mapping[str, Any]:
 
 def _broken_templates(node: Node) -> Iterator[Problem]:
     try:
-        for stage in pipeline.stages():
-            stage.desired(node, nominal_layout(node))
+        pipeline.desired(node)
     except RenderError as error:
         yield Problem("templates", str(error))
 

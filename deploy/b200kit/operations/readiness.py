@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from b200kit.converge import apt
-from b200kit.converge.stage import nominal_layout, unavailable
+from b200kit.converge.stage import unavailable
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.lib import documents, timestamp
@@ -101,16 +101,12 @@ def _headers(state: dict[str, Any]) -> dict[str, bool]:
 
 
 def _packages(node: Node) -> list[Package]:
-    layout = nominal_layout(node)
-    return [
-        package for stage in pipeline.stages() for package in stage.desired(node, layout).packages
-    ]
+    return [package for part in pipeline.desired(node) for package in part.packages]
 
 
 def _files(node: Node) -> list[File]:
     """What the run would write below /etc/apt."""
-    layout = nominal_layout(node)
-    files = [file for stage in pipeline.stages() for file in stage.desired(node, layout).files]
+    files = [file for part in pipeline.desired(node) for file in part.files]
     return [file for file in files if file.path.startswith("/etc/apt/")]
 
 

@@ -19,7 +19,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.serving.replica import unit_name
 
 # A line of `rotation list` about a replica: name, HAProxy's status, requests under way.
-_SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
+SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
 _GATEWAY = "haproxy.service"
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
@@ -65,7 +65,7 @@ def may_stop(node: Node) -> None:
         return
     table = node.connected().program("rotation list", timeout=30)
     least = floor(node.spec.min_available, node.spec.replicas)
-    for name, status, answering in _SERVER.findall(table):
+    for name, status, answering in SERVER.findall(table):
         if answering != "0":
             raise StageFailed(f"{_STOP} {name} answers {answering} requests: {_REMEDY}")
         if least and status.startswith(("UP", "no check")):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from b200kit.converge.stage import Change
 from b200kit.node.client import prompts
 from b200kit.node.client.prompts import SiteFile
-from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 
@@ -21,16 +19,6 @@ def files(node: Node) -> list[File]:
 def absent_files(node: Node) -> tuple[str, ...]:
     """Prompts of an earlier configuration."""
     return () if files(node) else (PROMPTS,)
-
-
-def plan(node: Node) -> list[Change]:
-    """Remove those of an earlier configuration."""
-    left = [path for path in absent_files(node) if drift.is_present(path, node.state or {})]
-    return [Change(f"remove {path}", _remove) for path in left]
-
-
-def _remove(node: Node) -> None:
-    node.connected().run(f"rm -f {PROMPTS}")
 
 
 def on_node(node: Node) -> tuple[str, str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from b200kit.converge.stage import Stage
+from b200kit.converge.stage import DesiredState, Stage, nominal_layout
+from b200kit.run.node import Node
 from b200kit.stages import (
     bandwidth,
     clock_and_logs,
@@ -99,6 +100,12 @@ STEPS = (
     *MEASURING,
     PipelineStep("Served", served.STAGE),
 )
+
+
+def desired(node: Node, before: Checkpoint | None = None) -> list[DesiredState]:
+    """What each stage wants of a node, by a layout that names the right paths before any GPU."""
+    layout = nominal_layout(node)
+    return [stage.desired(node, layout) for stage in stages(before)]
 
 
 def stages(before: Checkpoint | None = None) -> list[Stage]:

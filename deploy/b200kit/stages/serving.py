@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.inventory.secrets import NAMES
 from b200kit.node.lib import cpulist, documents
 from b200kit.node.lib.certificates import Kind
@@ -251,7 +251,7 @@ def plan(node: Node) -> list[Change]:
     """
     target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
-    changes += smoke_prompts.plan(node)
+    changes += removal(node, DesiredState(absent_files=smoke_prompts.absent_files(node)))
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     engine = _engine(node)
     return [*engine, *changes] if node.spec.engine.image else [*changes, *engine]

@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 from b200kit.catalog import settings as catalogue
-from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
@@ -97,7 +96,7 @@ def plan(node: Node) -> list[Change]:
     drop_in = next((file for file in target.files if file.path == GRUB), None)
     changes = [
         *boot_loader.changes(node, managed, drop_in),
-        *_gone(managed, target),
+        *removal(node, target),
         *converge(node, target, also=_due(managed)),
         *_swap(managed),
     ]
@@ -118,14 +117,6 @@ def _due(managed: Managed) -> set[str]:
 def _lost(managed: Managed) -> list[SettingUnit]:
     """The units whose settings are known not to be in force."""
     return [u for u in _units() if managed.applies(u.setting) and u.is_lost(managed)]
-
-
-def _gone(managed: Managed, target: DesiredState) -> list[Change]:
-    """Files and units of another choice, or of an earlier version."""
-    paths = [path for path in target.absent_files if drift.is_present(path, managed.raw)]
-    stop = "".join(unit.removal(managed) for unit in _units() if unit.path in paths)
-    act = _running(f"{stop}rm -f {' '.join(paths)} && systemctl daemon-reload")
-    return [Change(f"remove {', '.join(paths)}", act)] if paths else []
 
 
 def _swap(managed: Managed) -> list[Change]:

@@ -7,7 +7,6 @@ moment, the next deploy/b200.py does: it finds other GPUs than it asks for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +20,9 @@ from b200kit.run import remote
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
+from b200kit.serving.gpu_reassignment import SERVER
 from b200kit.stages import gate, golden, serving, warmup, watchdog
 
-_SERVER = re.compile(r"^(vllm[0-9]+) +(\S.*?) +([0-9]+) requests$", re.MULTILINE)
 _CHECK_S = 600
 
 
@@ -128,7 +127,7 @@ def _withdraw(node: Node) -> None:
 def _alone(node: Node) -> None:
     """Raises StageFailed where clients may be served, or nothing tells which answers are right."""
     table = node.connected().program("rotation list", timeout=30)
-    for name, status, answering in _SERVER.findall(table):
+    for name, status, answering in SERVER.findall(table):
         if answering != "0" or status.startswith(("UP", "no check")):
             raise StageFailed(
                 f"{name} is {status} and answers {answering} requests: drain the node first"

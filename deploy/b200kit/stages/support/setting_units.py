@@ -68,10 +68,6 @@ class SettingUnit:
             managed.state, managed.chosen[self.setting]
         )
 
-    def removal(self, managed: Managed) -> str:
-        """The command that stops it for good."""
-        return f"systemctl disable --now {self.name} && "
-
 
 def units(table: Mapping[str, Setting]) -> list[SettingUnit]:
     """Those of a table of settings, in its order."""
