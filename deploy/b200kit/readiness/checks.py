@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from b200kit.node.checks.judge import Check
 from b200kit.node.checks.serving import precision
-from b200kit.readiness import driver, hardware, host, packages, power, system
+from b200kit.readiness import driver, host, machine, packages
 
-DECIDE: dict[str, Check] = {"ready.system": system.system, "ready.gpus": hardware.gpus}
+DECIDE: dict[str, Check] = {"ready.system": machine.system, "ready.gpus": machine.gpus}
 """Whether it is the machine that the inventory means: of another one nothing else is judged."""
 CHECKS: dict[str, Check] = {
     **DECIDE,
-    "ready.python": system.python,
-    "ready.machine": system.machine,
-    "ready.clock": system.clock,
+    "ready.python": machine.python,
+    "ready.machine": machine.machine,
+    "ready.clock": machine.clock,
     "ready.repositories": packages.repositories,
     "ready.packages": packages.candidates,
     "ready.installation": packages.installation,
@@ -20,7 +20,7 @@ CHECKS: dict[str, Check] = {
     "ready.secure-boot": driver.secure_boot,
     "ready.nouveau": driver.nouveau,
     "ready.driver": driver.present,
-    "ready.power": power.limits,
+    "ready.power": machine.limits,
     "ready.room": host.room,
     "ready.ports": host.ports,
     "ready.services": host.services,

@@ -1,10 +1,13 @@
-"""The node's operating system, processor, Python, machine and clock. Pure."""
+"""The node's system, processor, Python, machine, clock, GPUs on the bus and power limits. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from b200kit.catalog.hardware import gpu_name
 from b200kit.node.checks.findings import passed
+from b200kit.node.checks.gpu.power import cap_of
 from b200kit.node.checks.host.machine import machine as as_judged
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import is_digits
@@ -14,6 +17,58 @@ from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import note, refused
 from b200kit.stages.support import operating_systems
+
+
+def limits(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU takes the power limit that is asked for, as far as a driver is there to say."""
+    cap = cap_of(expect)
+    if cap is None:
+        yield passed("no power limit is asked for")
+        return
+    found = []
+    for gpu in state.known_gpus:
+        lowest, highest = gpu.reading("power_min_mw"), gpu.reading("power_max_mw")
+        below = isinstance(lowest, int) and cap.value < lowest
+        if below or (isinstance(highest, int) and cap.value > highest):
+            takes = f"{lowest} to {highest} mW"
+            summary = f"{gpu.subject} takes {takes}, and {cap.text} are asked for"
+            remedy = "set settings.power_limit_w to what every GPU takes"
+            found.append(refused(summary, takes, cap.text, remedy))
+    yield from found or [passed(f"no GPU is known not to take a limit of {cap.text}")]
+
+
+def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The PCI bus shows the GPUs of the inventory's hardware: as many, and no others.
+
+    A node that was deployed and lost some of them is the gate's to judge, which ends what it serves
+    and says what to do about each.
+    """
+    ids, count = expect.words("pci.ids"), expect.gpu_count()
+    name = expect.text("hardware", "name")
+    found = Counter(
+        f"{gpu.text('vendor')}:{gpu.text('device')}" for gpu in state.items("pci", "gpus")
+    )
+    seen = (
+        ", ".join(f"{number} x {gpu_name(kind)}" for kind, number in sorted(found.items()))
+        or "no GPU"
+    )
+    wanted = f"{count} x {' or '.join(map(gpu_name, ids.value))}"
+    summary = f"the PCI bus shows {seen}, and {name} has {wanted}"
+    right = sum(found[kind] for kind in ids.value)
+    others = found.total() - right
+    if right == count and not others:
+        yield passed(f"the PCI bus shows the GPUs of {name}: {seen}")
+    elif right < count and not others and expect.flag("ready", "deployed"):
+        yield note(f"{summary}: the gate judges what was deployed", seen)
+    else:
+        lost = right and not others and right < count
+        remedy = (
+            "power-cycle the node; if they stay away, have its GPUs seated again or replaced"
+            if lost
+            else "correct hardware or the node's address in the inventory, or the machine"
+        )
+        yield refused(summary, seen, wanted, remedy)
+
 
 MOST_SKEW_S = 300
 """What a node's clock may be off: certificates and signed indexes have dates."""

@@ -8,12 +8,13 @@ one replica from another lies in files of its own, so a change of one flag resta
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from b200kit import engines
 from b200kit.engines import Settings
 from b200kit.inventory import group, shape
+from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement import numa_policy
 from b200kit.node.placement.layout import Replica
@@ -24,12 +25,58 @@ from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
-from b200kit.serving import (
-    compile_cache_facts,
-    compile_tools,
-    engine_install,
-    forbidden_environment,
-)
+from b200kit.serving import compile_tools, engine_install
+
+FORBIDDEN = {
+    "VLLM_TORCH_PROFILER_DIR": "it opens /start_profile to everybody",
+    "HF_TOKEN": "a serving replica is offline and has no use for a token",
+}
+"""Variable to why, besides what the engine's own list has."""
+
+
+def forbidden_variables(refused: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
+    """Variables that no replica starts with, whoever put them into its environment, each with why.
+
+    The inventory is checked before (b200kit/inventory/engine_rules.py); this is the second line, on
+    the node: a drop-in of `systemctl edit`, an image's own environment. *refused* is an engine's
+    list of flags and variables; *own* are the variables that the kit itself gives the engine.
+    """
+    listed = {name: why for name, why in refused.items() if name.isupper()}
+    return {name: why for name, why in {**FORBIDDEN, **listed}.items() if name not in own}
+
+
+def compile_facts(
+    spec: NodeSpec, engine: str, flags: Mapping[str, Any], replica: Replica
+) -> dict[str, Any]:
+    """What compiled code depends on; not GPU, CPUs or port, so that replicas and nodes can share.
+
+    *engine* names the engine's environment (the digest of its hash-locked requirements), *flags*
+    are those of catalogue and inventory together.
+    """
+    return {
+        "engine": engine,
+        "image": spec.engine.image,
+        "kind": spec.engine.kind,
+        "version": spec.engine.version,
+        "environment": dict(spec.engine.environment),
+        "flags": dict(flags),
+        "model": spec.model,
+        "revision": spec.model_revision,
+        "hardware": spec.hardware,
+        "driver_branch": branch(spec.driver),
+        "max_model_len": spec.max_model_len,
+        "max_num_seqs": replica.max_num_seqs or spec.max_num_seqs,
+        "max_num_batched_tokens": replica.max_num_batched_tokens or spec.max_num_batched_tokens,
+        "parallel": {
+            "tp": replica.tp,
+            "pp": replica.pp,
+            "dp": replica.dp,
+            "ep": replica.ep,
+            "gpus": len(replica.gpus),
+            "nodes": (spec.group.join, len(spec.group.members)) if spec.group else None,
+        },
+    }
+
 
 SERVING = "/etc/b200kit/serving.json"
 SECRETS = "/etc/b200kit/secrets"
@@ -64,9 +111,7 @@ def pinned(node: Node, replica: Replica) -> Pinning:
 def settings(node: Node, replica: Replica) -> Settings:
     """Everything the engine of a replica is given."""
     spec, own, pins = node.spec, flags(node.spec, replica.replica), pinned(node, replica)
-    key = compile_cache_key.key(
-        compile_cache_facts.facts(spec, engine_install.engine_id(node), own, replica)
-    )
+    key = compile_cache_key.key(compile_facts(spec, engine_install.engine_id(node), own, replica))
     return Settings(
         model_dir=model_dir(node),
         served_name=spec.model,
@@ -125,7 +170,7 @@ def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -
     """What starts the engine of every replica."""
     kind = engines.get(node.spec.engine)
     own = {name for r in layout for name in kind.environment(settings(node, r))}
-    refused = forbidden_environment.variables(kind.refused, own)
+    refused = forbidden_variables(kind.refused, own)
     text = render(
         "serving/serve.sh.j2",
         key_variable=kind.key_variable,

@@ -6,20 +6,144 @@ put back, without a reboot unless only a boot brings it. After a change all is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from b200kit.catalog import settings as catalogue
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
+from b200kit.node.checks.gpu import power
+from b200kit.node.host import settings_in_force
+from b200kit.node.host.settings_in_force import Effect
+from b200kit.node.host.settings_table import Setting
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.drift import File
-from b200kit.run.node import Node
-from b200kit.run.remote import RemoteError, program_step
+from b200kit.node.state import drift
+from b200kit.node.state.drift import PENDING_REBOOT, File, Unit
+from b200kit.node.state.view import StateView
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import INSTALLED, RemoteError, program_step
 from b200kit.run.render import render
-from b200kit.stages.support import boot_loader, setting_files, setting_units
+from b200kit.stages.support import setting_files
 from b200kit.stages.support.managed_settings import Managed, boot_means
-from b200kit.stages.support.setting_units import SettingUnit
+
+_HANDLER = "update-grub"
+
+
+def _boot_changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
+    """What comes before the drop-in's own; nothing where the kernel command line is right.
+
+    A reboot is made pending only where it can help: never again and again on a node whose kernel
+    gets its command line from something else than GRUB. Raises StageFailed where nothing of ours
+    would help: another boot loader, or another file.
+    """
+    wrong = managed.at_boot("cmdline")
+    if not wrong:
+        return []
+    message = "; ".join(f"{effect.name} {effect.text}" for effect in wrong)
+    if drop_in is None:
+        raise StageFailed(
+            f"{message}. It has no update-grub: give the words to its boot loader and reboot "
+            f"it, or leave the settings to somebody else (settings = {_none(wrong)})"
+        )
+    changed = drift.changed_files([drop_in], managed.raw, node.nonce)
+    if changed or drift.is_present(PENDING_REBOOT, managed.raw):
+        return []
+    if drift.is_present(drift.pending_marker(_HANDLER), managed.raw):
+        return [_require_reboot()]
+    if not _lacking(managed, wrong):
+        raise StageFailed(
+            f"{message}. GRUB's configuration has what is asked, so the node boots another way or "
+            "another file says otherwise (/etc/default/grub): repair that and reboot the node"
+        )
+    return [_require_reboot(), Change(_HANDLER, _update)]
+
+
+def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
+    """Whether GRUB's configuration misses any of the words; one that was not read does."""
+    configured = managed.state.text("host", "grub_cmdline") or ""
+    return any(settings_in_force.missing(effect.desired.split(), configured) for effect in wrong)
+
+
+def _none(effects: Sequence[Effect]) -> str:
+    return "{" + ", ".join(f'"{effect.name}": None' for effect in effects) + "}"
+
+
+def _require_reboot() -> Change:
+    """Leave both markers first: a run killed after this is finished by the next."""
+    marks = (PENDING_REBOOT, drift.pending_marker(_HANDLER))
+    steps = [f"mkdir -p {path.rpartition('/')[0]} && touch {path}" for path in marks]
+    return Change("require a reboot", lambda node: _run(node, " && ".join(steps)))
+
+
+def _update(node: Node) -> None:
+    _run(node, f"{_HANDLER} && rm -f {drift.pending_marker(_HANDLER)}")
+
+
+def _run(node: Node, command: str) -> None:
+    node.connected().run(command)
+
+
+_UNITS = "/etc/systemd/system"
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is known of the act of a unit.
+
+    *drifted*: whether what it sets to a value is known not to be in force; *can_act*: whether it
+    can work before the next boot.
+    """
+
+    drifted: Callable[[StateView, object], bool]
+    can_act: Callable[[StateView], bool]
+
+
+_ACTS = {
+    "acs": Act(lambda state, value: settings_in_force.redirects(state), lambda state: True),
+    "power_limit_w": Act(power.is_other, power.has_gpus),
+}
+
+
+@dataclass(frozen=True)
+class SettingUnit:
+    """One unit, and the setting that it is for."""
+
+    setting: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its file on a node."""
+        return f"{_UNITS}/{self.name}"
+
+    def file(self, managed: Managed, reload: str) -> File:
+        """The unit with the value that is asked for."""
+        value = managed.chosen[self.setting]
+        content = render(f"systemd/{self.name}.j2", program=INSTALLED, value=value)
+        return File(self.path, content, notify=(reload,))
+
+    def desired(self, managed: Managed) -> Unit:
+        """Enabled; running, too, where it can act before the next boot."""
+        return Unit(self.name, active=_ACTS[self.setting].can_act(managed.state))
+
+    def runs(self, managed: Managed) -> bool:
+        """Whether it ran, and so need not be started."""
+        return managed.unit(self.name).get("active") == "active"
+
+    def is_lost(self, managed: Managed) -> bool:
+        """Whether what it sets is known not to be in force."""
+        act = _ACTS[self.setting]
+        return act.can_act(managed.state) and act.drifted(
+            managed.state, managed.chosen[self.setting]
+        )
+
+
+def units(table: Mapping[str, Setting]) -> list[SettingUnit]:
+    """Those of a table of settings, in its order."""
+    means = {name: setting.means for name, setting in table.items()}
+    return [SettingUnit(name, by["unit"]) for name, by in means.items() if "unit" in by]
+
 
 SYSCTL = "/etc/sysctl.d/99-zz-b200kit.conf"
 GRUB = "/etc/default/grub.d/zz-b200kit.cfg"
@@ -45,7 +169,7 @@ _NOTHING_MORE: dict[str, Any] = {
 
 @cache
 def _units() -> Sequence[SettingUnit]:
-    return setting_units.units(catalogue.load())
+    return units(catalogue.load())
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -95,7 +219,7 @@ def plan(node: Node) -> list[Change]:
     target, managed = desired(node, ()), Managed(node)
     drop_in = next((file for file in target.files if file.path == GRUB), None)
     changes = [
-        *boot_loader.changes(node, managed, drop_in),
+        *_boot_changes(node, managed, drop_in),
         *removal(node, target),
         *converge(node, target, also=_due(managed)),
         *_swap(managed),

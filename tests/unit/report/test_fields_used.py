@@ -34,9 +34,9 @@ USED_ELSEWHERE = {
     "b200kit/node/state/drift.py": ("files", *units("enabled")),
     "b200kit/node/checks/host/services.py": units("sub", "result"),
     "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
-    "b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
+    "b200kit/stages/settings.py": ("host.grub_cmdline",),
     "b200kit/node/facts/processes.py": units("control_group"),
-    "b200kit/readiness/power.py": ("gpus[*].power_min_mw",),
+    "b200kit/readiness/machine.py": ("gpus[*].power_min_mw",),
     "b200kit/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
 }
 """Module to readings that neither the healthy node's verdict nor its report shows, used there."""

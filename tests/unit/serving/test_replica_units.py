@@ -15,7 +15,7 @@ from b200kit.catalog import load
 from b200kit.inventory.parse import parse
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.render import render
-from b200kit.serving import forbidden_environment
+from b200kit.serving.replica import FORBIDDEN
 from b200kit.stages import serving
 from tests.messages import assert_message
 from tests.unit import numa_map
@@ -213,7 +213,7 @@ def test_launcher_starts_without_a_key_where_there_is_none(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name",
     [
-        *forbidden_environment.EVERYWHERE,
+        *FORBIDDEN,
         "VLLM_SERVER_DEV_MODE",
         "VLLM_ALLOW_INSECURE_SERIALIZATION",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING",

@@ -13,7 +13,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.lib import timestamp
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.view import StateView
-from b200kit.readiness import power as readiness
+from b200kit.readiness import machine as readiness
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate

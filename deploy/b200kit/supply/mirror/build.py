@@ -6,6 +6,7 @@ is written last, so a directory without a good one is no mirror yet.
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,14 +16,14 @@ from b200kit.node.lib import durable_files
 from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import PARTIAL, ManifestFile
 from b200kit.node.weights.source import Source
-from b200kit.supply.mirror import apt_publish, images, sums, wheels
+from b200kit.supply.mirror import images, sums, wheels
 from b200kit.supply.mirror.needs import Checkpoint, Needs
 from b200kit.supply.mirror.signature import Signer
 from b200kit.supply.mirror.sums import Sums
 from b200kit.supply.mirror.wanted import MODELS, WHEELS, Wanted
 from b200kit.supply.models import hub, publish
 from b200kit.supply.models.manifest import origin_of
-from b200kit.supply.program import SupplyRefused
+from b200kit.supply.program import SupplyRefused, run
 
 KEY = "keys/mirror.asc"
 _TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *sums.OWN)
@@ -138,7 +139,7 @@ def finish(root: Path, needs: Needs, of: Wanted, signer: Signer, days: int) -> S
     now = datetime.now(UTC).replace(microsecond=0)
     expires = now + timedelta(days=days)
     for system in needs.systems:
-        apt_publish.publish(root / "apt" / system, system, signer, now, expires)
+        _publish_apt(root / "apt" / system, system, signer, now, expires)
     durable_files.replace(root / KEY, signer.public)
     files = {path: entry.sha256 for path, entry in of.files().items()}
     _remove_others(root, needs, files)
@@ -163,3 +164,52 @@ def _all(root: Path) -> Iterator[str]:
     for path in root.rglob("*"):
         if path.is_symlink() or not path.is_dir():
             yield path.relative_to(root).as_posix()
+
+
+_FTPARCHIVE_S = 3600
+
+
+def _publish_apt(
+    folder: Path, system: str, signer: Signer, now: datetime, expires: datetime
+) -> None:
+    """Write the indexes of `pool/` below *folder* by apt-ftparchive; suite *system*, main.
+
+    apt refuses the repository from *expires* on (Valid-Until); *now* is what that is counted from.
+    """
+    suite = folder / "dists" / system
+    packages = _ftparchive(folder, "packages", "pool").encode()
+    binary = suite / "main/binary-amd64"
+    durable_files.replace(binary / "Packages", packages)
+    durable_files.replace(binary / "Packages.gz", gzip.compress(packages, mtime=0))
+    for old in ("Release", "InRelease"):
+        # Else it would be listed in itself.
+        (suite / old).unlink(missing_ok=True)
+    release = _ftparchive(suite, *_fields(system, now, expires), "release", ".")
+    durable_files.replace(suite / "Release", release)
+    signer.inline(suite / "Release", suite / "InRelease")
+
+
+def _fields(system: str, now: datetime, expires: datetime) -> list[str]:
+    named = {
+        "Origin": "b200kit mirror",
+        "Suite": system,
+        "Codename": system,
+        "Architectures": "amd64",
+        "Components": "main",
+        # Seconds from now, of which it makes Valid-Until: that field it passes over (apt 2.6).
+        "ValidTime": str(int((expires - now).total_seconds())),
+    }
+    return [
+        word
+        for name, value in named.items()
+        for word in ("-o", f"APT::FTPArchive::Release::{name}={value}")
+    ]
+
+
+def _ftparchive(folder: Path, *arguments: str) -> str:
+    argv = ["apt-ftparchive", *arguments]
+    done = run("apt-utils", argv, _FTPARCHIVE_S, cwd=folder, text=True, errors="replace")
+    if done.returncode:
+        last = (done.stderr.strip() or "it gave no reason").splitlines()[-1]
+        raise SupplyRefused(f"apt-ftparchive: {last}")
+    return str(done.stdout)

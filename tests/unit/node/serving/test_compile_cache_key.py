@@ -11,7 +11,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving import compile_cache_key
-from b200kit.serving.compile_cache_facts import facts
+from b200kit.serving.replica import compile_facts as facts
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.state import drift
-from b200kit.stages.support import weights_plan
+from b200kit.stages import weights
 
 UNIT = "b200-weights.service"
 REPLICAS = ["vllm@0.service", "vllm@1.service"]
@@ -35,56 +35,56 @@ NONE = {"complete": False, "bytes": 0, "proof": "record", "wrong": {}}
 
 
 def test_whole_model_needs_nothing() -> None:
-    assert weights_plan.begin(state(), UNIT, changed=False) is None
-    assert weights_plan.begin(state(), UNIT, changed=True) is None
+    assert weights.due_fetch(state(), UNIT, changed=False) is None
+    assert weights.due_fetch(state(), UNIT, changed=True) is None
 
 
 def test_missing_model_is_begun() -> None:
-    assert weights_plan.begin(state(NONE), UNIT, changed=False) == weights_plan.Begin("")
+    assert weights.due_fetch(state(NONE), UNIT, changed=False) == weights.Begin("")
 
 
 def test_part_of_a_model_is_told() -> None:
     part = NONE | {"bytes": 5_000_000_000}
-    begun = weights_plan.begin(state(part), UNIT, changed=False)
-    assert begun == weights_plan.Begin(", 5.0 GB of it are there")
+    begun = weights.due_fetch(state(part), UNIT, changed=False)
+    assert begun == weights.Begin(", 5.0 GB of it are there")
 
 
 def test_fetch_at_work_is_left_alone_unless_another_is_asked_for() -> None:
     at_work = state(NONE, unit="active")
-    assert weights_plan.begin(at_work, UNIT, changed=False) is None
-    assert weights_plan.begin(at_work, UNIT, changed=True) == weights_plan.Begin("")
+    assert weights.due_fetch(at_work, UNIT, changed=False) is None
+    assert weights.due_fetch(at_work, UNIT, changed=True) == weights.Begin("")
 
 
 def test_spoilt_model_is_fetched_again_by_name() -> None:
     spoilt = {"complete": True, "wrong": {"a.bin": "missing", "b.bin": "missing"}}
-    begun = weights_plan.begin(state(spoilt), UNIT, changed=False)
-    assert begun == weights_plan.Begin(" again: a.bin is missing and 1 more", again=True)
+    begun = weights.due_fetch(state(spoilt), UNIT, changed=False)
+    assert begun == weights.Begin(" again: a.bin is missing and 1 more", again=True)
 
 
 @pytest.mark.parametrize("unread", [{"unmeasured": "no"}, {}, "x", None])
 def test_what_could_not_be_read_is_not_taken_for_there(unread: Any) -> None:
     seen = {"weights": {"model": unread}} if unread is not None else {}
-    assert not weights_plan.is_whole(seen)
-    assert weights_plan.begin(seen, UNIT, changed=False) == weights_plan.Begin("")
+    assert not weights.is_whole(seen)
+    assert weights.due_fetch(seen, UNIT, changed=False) == weights.Begin("")
 
 
 OTHERS = {"requested": True, "newer": True, "older": True, "half": False}
 
 
 def test_all_revisions_stay_unless_the_inventory_says_how_many() -> None:
-    assert weights_plan.surplus(state(revisions=OTHERS), None, REPLICAS) == []
+    assert weights.surplus(state(revisions=OTHERS), None, REPLICAS) == []
 
 
 def test_newest_others_stay_and_what_was_only_begun_goes() -> None:
-    assert weights_plan.surplus(state(revisions=OTHERS), 1, REPLICAS) == ["m/older", "m/half"]
-    assert weights_plan.surplus(state(revisions=OTHERS), 2, REPLICAS) == ["m/half"]
+    assert weights.surplus(state(revisions=OTHERS), 1, REPLICAS) == ["m/older", "m/half"]
+    assert weights.surplus(state(revisions=OTHERS), 2, REPLICAS) == ["m/half"]
 
 
 def test_nothing_is_removed_while_a_replica_may_still_serve_it() -> None:
-    assert weights_plan.surplus(state(NONE, revisions=OTHERS), 1, REPLICAS) == []
+    assert weights.surplus(state(NONE, revisions=OTHERS), 1, REPLICAS) == []
     stopped = state(revisions=OTHERS)
     stopped["units"]["vllm@1.service"] = {"active": "failed"}
-    assert weights_plan.surplus(stopped, 1, REPLICAS) == []
+    assert weights.surplus(stopped, 1, REPLICAS) == []
     pending = state(revisions=OTHERS)
     pending["files"][drift.pending_marker("restart:vllm@0.service")] = {"mode": "0644"}
-    assert weights_plan.surplus(pending, 1, REPLICAS) == []
+    assert weights.surplus(pending, 1, REPLICAS) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
-from b200kit.supply.locks import rules
+from b200kit.supply.locks import make as rules
 from b200kit.supply.locks.lock_file import pins, said
 from b200kit.supply.locks.recipe import recipes
 from tests.messages import assert_message

@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.catalog import load
 from b200kit.inventory import engine_rules
-from b200kit.supply.locks import rules
+from b200kit.supply.locks import make as rules
 from b200kit.supply.locks.lock_file import difference, pins, said, same_pins
 from b200kit.supply.locks.recipe import recipes
 from tests.messages import assert_message

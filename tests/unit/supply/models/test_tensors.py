@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from b200kit.supply.models.tensors import LENGTH, HeaderError, length, tensors
+from b200kit.supply.models.checkpoint import LENGTH, HeaderError
+from b200kit.supply.models.checkpoint import header_length as length
+from b200kit.supply.models.checkpoint import header_tensors as tensors
 from tests.subtests import in_subtests
 
 
