@@ -13,14 +13,13 @@ from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout.entries import Entries, WaitingNode
 from b200kit.rollout.waves import Wave
 from b200kit.run import console
-from b200kit.run.node import Node, duration
+from b200kit.run.node import Node, duration, span
 from b200kit.stages import served
 from b200kit.store.database import StoreError
 
 # Seconds of the pipeline beside reboot, drain and watch, where no history says it (inferred, from
 # the lab, as in b200kit/reprovision/explain.py).
 _PIPELINE_S = 300
-_MINUTE_S = 60
 _STEPS = ("quarantine", "drain", "change", "prove", "share", "return")
 
 
@@ -48,7 +47,7 @@ def lines(entries: Entries, nodes: Mapping[str, Node]) -> Iterator[str]:
     for number, wave in enumerate(waves, 1):
         yield f"wave {number}  {' '.join(wave.nodes)}{_watched(wave, policy.watch_s)}"
     yield _floor_line(waiting, waves, nodes)
-    yield f"whole again after ~{_span(_total(waves, took))}{_estimated(took)}"
+    yield f"whole again after ~{span(_total(waves, took))}{_estimated(took)}"
     yield from _ways_back(waiting.values())
 
 
@@ -61,8 +60,8 @@ def _loss(those: Sequence[WaitingNode], took: Mapping[str, tuple[float, bool]]) 
     longest = max(took[entry.node.name][0] for entry in those)
     each = "each is" if len(those) > 1 else "it is"
     if any(entry.in_place for entry in those):
-        return f"nobody else takes their work, so replica by replica, for ~{_span(longest)}"
-    return f"{each} out of service for ~{_span(longest)}"
+        return f"nobody else takes their work, so replica by replica, for ~{span(longest)}"
+    return f"{each} out of service for ~{span(longest)}"
 
 
 def _watched(wave: Wave, seconds: int) -> str:
@@ -127,15 +126,6 @@ def _estimated(took: Mapping[str, tuple[float, bool]]) -> str:
     if all(measured for _, measured in took.values()):
         return " (as long as the last change took)"
     return " (an estimate: no node has been changed so before; draining comes on top)"
-
-
-def _span(seconds: float) -> str:
-    """A long span to the minute: nobody knows it better."""
-    if seconds < 2 * _MINUTE_S:
-        return duration(seconds)
-    minutes = round(seconds / _MINUTE_S)
-    hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest:02d} m" if hours else f"{minutes} m"
 
 
 def _ways_back(waiting: Iterable[WaitingNode]) -> Iterator[str]:

@@ -262,3 +262,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
+
+
+def span(seconds: float) -> str:
+    """A long one to the minute, which nobody knows better: "40 s", "12 m", "3 h 05 m"."""
+    if round(seconds) < 60:
+        return f"{round(seconds)} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} m" if hours else f"{minutes} m"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from b200kit.records.tuning import (
     TuningResult,
     Workload,
 )
-from b200kit.run.node import Node, StageFailed
+from b200kit.run.node import Node, StageFailed, span
 from b200kit.tuning import candidates as tuning_layouts
 from b200kit.tuning import choice
 from b200kit.tuning.candidates import Candidate, Parse
@@ -135,7 +135,7 @@ class Plan:
         return (
             f"tune {layout}: {progress}up to {most} cells of {loads} from {self.sweep.first:g}/s, "
             f"{self.load.count(self.sweep.first)} requests or more: "
-            f"at most about {total([self.layout_s(layout)])}"
+            f"at most about {span(self.layout_s(layout))}"
         )
 
 
@@ -193,12 +193,3 @@ def _serving(spec: NodeSpec) -> Mapping[str, Any]:
 # Inferred: what a cell takes besides its load (correctness, uncounted and direct requests,
 # commands), and how long a layout takes to be warm where its kernels are compiled already.
 CELL_S, SWITCH_S = 8.0, 240.0
-
-
-def total(parts: Iterable[float]) -> str:
-    """A sum of seconds as a person says it: "40 s", "12 m", "3 h 05 m"."""
-    whole = round(sum(parts))
-    if whole < 60:
-        return f"{whole} s"
-    minutes = round(whole / 60)
-    return f"{minutes} m" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} m"

@@ -22,14 +22,14 @@ from b200kit.operations import observe
 from b200kit.records import tuning as cells
 from b200kit.records.tuning import CellLine, Layout, LayoutLine, TuningCell, Workload
 from b200kit.run import remote
-from b200kit.run.node import Node, StageFailed
+from b200kit.run.node import Node, StageFailed, span
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.serving import engine_install
 from b200kit.stages import gate, pipeline, serving
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.fragment import write
-from b200kit.tuning.plan import Plan, for_node, total
+from b200kit.tuning.plan import Plan, for_node
 
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
@@ -87,7 +87,7 @@ class Tuning:
 
         def progress_text(seconds: float) -> str:
             del seconds
-            return f"{candidate.layout}; at most about {total([plan.left_s(self.here)])} left"
+            return f"{candidate.layout}; at most about {span(plan.left_s(self.here))} left"
 
         return Change(plan.describe(candidate.layout), act, progress_text)
 
@@ -179,7 +179,7 @@ class Tuning:
         plan, found = self._planned(), cell.point
         verdict = found.verdict(plan.sweep.share)
         figures = f"{found.good} of {found.of} good" if found.good is not None else cell.why
-        left = total([plan.left_s(self.here)])
+        left = span(plan.left_s(self.here))
         text = f"{cell.layout}: {cell.workload} {cell.rate:g}/s {verdict}: {figures}"
         self.node.say("tune", f"{text}; at most about {left} left")
 

@@ -23,9 +23,9 @@ from b200kit.records.tuning import (
     TuningResult,
     Workload,
 )
+from b200kit.run.node import span
 from b200kit.tuning import candidates, fragment, plan
 from b200kit.tuning.choice import choose
-from b200kit.tuning.plan import total
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
@@ -260,7 +260,7 @@ def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
 
 
 def test_time_is_said_as_a_person_does() -> None:
-    assert [total([s]) for s in (40, 700, 11_100)] == ["40 s", "12 m", "3 h 05 m"]
+    assert [span(s) for s in (40, 700, 11_100)] == ["40 s", "12 m", "3 h 05 m"]
 
 
 def test_fragment_is_inventory_data_and_nothing_else() -> None:
