@@ -112,11 +112,16 @@ def removal(node: Node, desired: DesiredState) -> list[Change]:
     steps = [f"systemctl disable --now {_words(unit for unit in units if '@' not in unit)}"]
     steps = [*(steps if any("@" not in unit for unit in units) else []), f"rm -rf {_words(left)}"]
     command = " && ".join([*steps, *(["systemctl daemon-reload"] if units else [])])
+    return [Change(f"remove {', '.join(left)}", shell(command))] if left else []
 
-    def remove(node: Node) -> None:
+
+def shell(command: str) -> Callable[[Node], None]:
+    """The act of a change that is one command."""
+
+    def act(node: Node) -> None:
         node.connected().run(command)
 
-    return [Change(f"remove {', '.join(left)}", remove)] if left else []
+    return act
 
 
 def unavailable(node: Node) -> frozenset[str]:

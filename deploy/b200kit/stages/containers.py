@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from b200kit.converge.stage import Change, DesiredState, Stage, converge, why
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, shell, why
 from b200kit.node.facts import cdi_support
 from b200kit.node.facts.cdi_support import REFRESH, RUNTIMES
 from b200kit.node.facts.cdi_support import SPEC as CDI_SPEC
@@ -96,11 +96,7 @@ def _removal(path: str) -> Change:
     kept = f"{_BACKUPS}/{path.strip('/').replace('/', '-')}"
     steps = f"mkdir -p {_BACKUPS} && mv -f {shlex.quote(path)} {shlex.quote(kept)}"
     what = f"move {path} to {kept}: an older specification that nothing refreshes"
-
-    def remove(node: Node) -> None:
-        node.connected().run(steps)
-
-    return Change(what, remove)
+    return Change(what, shell(steps))
 
 
 STAGE = Stage(name="containers", desired=desired, plan=plan)

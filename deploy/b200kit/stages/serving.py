@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal, shell
 from b200kit.inventory.secrets import NAMES
 from b200kit.node.lib import cpulist, documents
 from b200kit.node.lib.certificates import Kind
@@ -162,7 +162,9 @@ def _surplus(node: Node) -> list[Change]:
         for unit in surplus_units(node)
         if any(drift.is_present(path, state) for path in _paths_of(unit))
     ]
-    return [Change(f"remove {unit}", _remover(unit), ends=(unit,)) for unit in left]
+    # The files go last: while they are there, the next run knows that the unit must go.
+    steps = {unit: f"systemctl stop {unit} && rm -f {' '.join(_paths_of(unit))}" for unit in left}
+    return [Change(f"remove {unit}", shell(steps[unit]), ends=(unit,)) for unit in left]
 
 
 def _other_form(node: Node) -> list[Change]:
@@ -170,22 +172,9 @@ def _other_form(node: Node) -> list[Change]:
     left = [path for path in _of_other_form(node) if drift.is_present(path, node.state or {})]
     if not left:
         return []
-
-    def remove(node: Node) -> None:
-        stop = f"systemctl stop {' '.join(replica_units(node))}"
-        node.connected().run(f"{stop} && rm -f {' '.join(left)} && systemctl daemon-reload")
-
-    units = tuple(replica_units(node))
-    return [Change("end the replicas of the other form", remove, ends=units)]
-
-
-def _remover(unit: str) -> Callable[[Node], None]:
-    def remove(node: Node) -> None:
-        # The files go last: while they are there, the next run knows that the unit must go.
-        paths = " ".join(_paths_of(unit))
-        node.connected().run(f"systemctl stop {unit} && rm -f {paths}")
-
-    return remove
+    units = replica_units(node)
+    steps = f"systemctl stop {' '.join(units)} && rm -f {' '.join(left)} && systemctl daemon-reload"
+    return [Change("end the replicas of the other form", shell(steps), ends=tuple(units))]
 
 
 def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from b200kit.catalog import settings as catalogue
-from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal, shell
 from b200kit.node.checks.gpu import power
 from b200kit.node.host import settings_in_force
 from b200kit.node.host.settings_in_force import Effect
@@ -56,7 +56,8 @@ def _boot_changes(node: Node, managed: Managed, drop_in: File | None) -> list[Ch
             f"{message}. GRUB's configuration has what is asked, so the node boots another way or "
             "another file says otherwise (/etc/default/grub): repair that and reboot the node"
         )
-    return [_require_reboot(), Change(_HANDLER, _update)]
+    update = f"{_HANDLER} && rm -f {drift.pending_marker(_HANDLER)}"
+    return [_require_reboot(), Change(_HANDLER, shell(update))]
 
 
 def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
@@ -73,15 +74,7 @@ def _require_reboot() -> Change:
     """Leave both markers first: a run killed after this is finished by the next."""
     marks = (PENDING_REBOOT, drift.pending_marker(_HANDLER))
     steps = [f"mkdir -p {path.rpartition('/')[0]} && touch {path}" for path in marks]
-    return Change("require a reboot", lambda node: _run(node, " && ".join(steps)))
-
-
-def _update(node: Node) -> None:
-    _run(node, f"{_HANDLER} && rm -f {drift.pending_marker(_HANDLER)}")
-
-
-def _run(node: Node, command: str) -> None:
-    node.connected().run(command)
+    return Change("require a reboot", shell(" && ".join(steps)))
 
 
 _UNITS = "/etc/systemd/system"
@@ -258,14 +251,7 @@ def _swap(managed: Managed) -> list[Change]:
     steps = f"{noted} && systemctl mask {SWAP} && swapoff -a"
     if asked == "on":
         steps = f"systemctl unmask {SWAP} && systemctl daemon-reload && swapon -a"
-    return [Change(f"switch swap {asked}", _running(steps))]
-
-
-def _running(command: str) -> Callable[[Node], None]:
-    def act(node: Node) -> None:
-        node.connected().run(command)
-
-    return act
+    return [Change(f"switch swap {asked}", shell(steps))]
 
 
 def _prove(node: Node) -> None:
