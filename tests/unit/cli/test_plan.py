@@ -18,9 +18,9 @@ from b200kit.run import places
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
+from tests.unit.sizing import model_configs
 
 Capture = pytest.CaptureFixture[str]
-CORPUS = Path(__file__).parents[2] / "data" / "model_configs"
 
 
 def state_file(folder: Path, state: object) -> str:
@@ -214,11 +214,11 @@ def test_lost_gpu_must_be_allowed(tmp_path: Path, capsys: Capture) -> None:
 
 def published(name: str, folder: Path) -> str:
     """A model of the corpus as files in a directory of its name."""
-    stored = json.loads((CORPUS / f"{name}.json").read_text(encoding="utf-8"))
+    known = model_configs.stored(name)
     place = folder / name
     place.mkdir()
-    (place / "config.json").write_text(json.dumps(stored["config"]), encoding="utf-8")
-    if beside := stored.get("beside"):
+    (place / "config.json").write_text(json.dumps(known["config"]), encoding="utf-8")
+    if beside := known.get("beside"):
         (place / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
     return str(place)
 

@@ -1,16 +1,8 @@
-"""Sizes of a hundred public config.json, compared with figures of others.
-
-Each file of tests/data/model_configs is one model: `config` as it is published, without keys that
-change no size and with one module a layer of its lists of exceptions; `beside` what ModelOpt wrote
-in a second file; `source` where it is from, or how it was put together; and `truth` with the source
-of each figure, or `unmeasured` with the reason why it must be refused.
-"""
+"""Sizes of a hundred public config.json, compared with figures of others."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +12,9 @@ from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.sizing.families import FAMILIES
 from b200kit.sizing.memory import GIB
 from tests.subtests import in_subtests
+from tests.unit.sizing.model_configs import FOLDER, stored
 
-CORPUS = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted((Path(__file__).parents[2] / "data" / "model_configs").glob("*.json"))
-}
+CORPUS = {path.stem: stored(path.stem) for path in sorted(FOLDER.glob("*.json"))}
 MEASURED = [name for name, each in CORPUS.items() if "truth" in each]
 REFUSED = [name for name, each in CORPUS.items() if "unmeasured" in each]
 # Makers round the totals in names and cards to one or two digits: 117 of 120, 31.6 of 30.
