@@ -1,6 +1,7 @@
 """What is known of each engine as data: the flags of its versions, and their weaknesses.
 
-vllm-0.33.0.yaml      made by snapshot.py, one file a version
+vllm-0.33.0.yaml      made by snapshot.py, one file a version; of one that is `like` another only
+                      what differs, null for a flag and `lacks` for variables that it has not
 advisories.yaml       the lowest safe version of each, with the reasons
 ../levers/vllm.yaml   what it is given by goal and model, and which numbers its flags take
 """
@@ -52,8 +53,19 @@ def _lever(entry: dict[str, Any]) -> Lever:
 
 
 def _version(path: Path) -> Version:
-    document = shipped.read(path)
+    document = _document(path)
     return version(document, _levers(document["engine"]).get("ranges", {}))
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """What a version takes, with all that it has in common with the one that it is like."""
+    own: dict[str, Any] = shipped.read(path)
+    if "like" not in own:
+        return own
+    other = _document(path.with_name(f"{own['like']}.yaml"))
+    flags = {name: entry for name, entry in (other["flags"] | own["flags"]).items() if entry}
+    kept = {*other["environment"].split()} - {*own["lacks"].split()}
+    return own | {"flags": flags, "environment": " ".join([*kept, own["environment"]])}
 
 
 def _ordered(versions: list[Version]) -> list[Version]:
