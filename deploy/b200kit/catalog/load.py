@@ -81,9 +81,19 @@ def model_documents() -> dict[str, dict[str, Any]]:
     return {path.stem: shipped.read(path) for path in paths}
 
 
-def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
+def _config(document: dict[str, Any], others: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What decides a model's sizes: as it is written, or as another's but for some keys."""
     config = document["config"]
-    stated = others[config]["config"] if isinstance(config, str) else config
+    if isinstance(config, str):
+        return _config(others[config], others)
+    if "like" not in config:
+        return dict(config)
+    changed = {**_config(others[config["like"]], others), **config}
+    return {key: value for key, value in changed.items() if key != "like" and value is not None}
+
+
+def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
+    stated = _config(document, others)
     parts = {
         part: form if isinstance(form, dict) else {form: 1.0}
         for part, form in document.get("parts", {}).items()
