@@ -87,6 +87,10 @@ MISTAKES: dict[str, State] = {
         }
     },
     "disk-full": {"readings": free({"/opt/vllm": 900_000_000})},
+    "virtual": {
+        "hardware": states.recorded("healthy-hgx-b200-vm"),
+        "readings": reading(virtualization="kvm"),
+    },
     "no-gpu": {"hardware": states.healthy() | {"pci": {"gpus": [], "nics": []}}},
     "efi-unread": {"readings": reading(secure_boot={"unmeasured": "efivarfs is not mounted"})},
 }

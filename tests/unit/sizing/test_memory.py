@@ -114,30 +114,6 @@ def test_kv_cache_of_a_real_b200_log() -> None:
     assert tokens == pytest.approx(1_472_416, abs=16 + 0.005 * GIB / 114_688)
 
 
-# An article's table of KV caches at 128K tokens and 32 requests, in GB, and what is right. It took
-# all heads for KV heads in its formula, and its figures follow neither that formula nor this one.
-@pytest.mark.parametrize(
-    ("dimensions", "heads", "stated", "right", "by_its_formula"),
-    [
-        (known("llama-3.1-8b-bf16"), 32, 32, 550, 2199),
-        (known("llama-3.3-70b-bf16"), 64, 256, 1374, 10995),
-        (known("llama-3.1-405b-bf16"), 128, 512, 2165, 34635),
-        (model_config.parse(MIXTRAL), 48, 196, 962, 5772),
-    ],
-)
-def test_published_table_of_kv_caches_is_wrong(
-    dimensions: Dimensions, heads: int, stated: int, right: int, by_its_formula: int
-) -> None:
-    tokens = 131072 * 32
-    gb = token_bytes(dimensions) * tokens / 1e9
-    assert round(gb) == right
-    assert gb > 4 * stated
-    assert round(gb * heads / dimensions.kv_heads) == by_its_formula
-    eight_h200 = 8 * 141e9
-    fits = gb * 1e9 + memory.weights(dimensions).total < eight_h200
-    assert fits is (heads == 32)
-
-
 # KV tokens a replica by width of TP, millions; 178.35 GiB, 0.92 of it used, 6 GiB apart. Weights
 # are ours but for one: the table's figures for Kimi K2 take 609 GB, where 594 GB are counted and
 # 553 GiB were measured on disk; with those TP4 has 0.60 M.
@@ -172,13 +148,6 @@ def test_kv_tokens_of_eight_b200s(
         assert headroom.left < 0
     else:
         assert headroom.tokens / 1e6 == pytest.approx(millions, rel=0.05)
-
-
-def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
-    entry = known("llama-3.3-70b-bf16")
-    subject = Subject("70B", entry, memory.weights(entry))
-    headroom = fit.headroom(subject, B200, Requested(kv_dtype="fp8"), Shape(tp=4))
-    assert 0.005 < 8 * 4096 / headroom.tokens < 0.02
 
 
 @pytest.mark.parametrize(("tp", "share"), [(1, 1), (2, 1 / 2), (4, 1 / 4), (8, 1 / 4)])
