@@ -9,7 +9,6 @@ import click
 from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
 from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import ledger, transaction
-from b200kit.rollout import progress as rollouts
 from b200kit.rollout import underway
 from b200kit.run import console
 from b200kit.store import database
@@ -59,7 +58,7 @@ def show_all(as_json: bool, store: Path | None) -> int:
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
     console.out(
-        *rollouts.lines([tx for tx in found.values() if isinstance(tx, transaction.Transaction)])
+        *underway.rollouts([tx for tx in found.values() if isinstance(tx, transaction.Transaction)])
     )
     more = f"; {len(damaged)} damaged" if damaged else ""
     console.out(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")

@@ -7,7 +7,7 @@ package index that pip is set up for, and the Hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from b200kit.catalog.types import Catalogue, Preset
 from b200kit.inventory.keys.parts import Repository
@@ -18,14 +18,6 @@ from b200kit.inventory.spec import NodeSpec
 MIRROR = "mirror"
 """Name of the one repository that a mirror is."""
 _TOGETHER = "is given together with source: leave one of them out"
-
-
-def as_origin(data: Mapping[str, object]) -> dict[str, object]:
-    """Inventory data as of a node without a mirror: its repositories are what a mirror is made of.
-
-    Those that the inventory names itself, else the presets of its system.
-    """
-    return {**data, "source": INTERNET}
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:

@@ -9,7 +9,6 @@ import pytest
 
 from b200kit.catalog import systems
 from b200kit.catalog.types import Preset
-from b200kit.inventory import source
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from tests.messages import assert_message
@@ -67,13 +66,6 @@ def test_mirror_is_repository_wheelhouse_and_model_store() -> None:
     assert (repository.suites, repository.components) == ("debian12", "main")
     assert spec.engine.wheelhouse == "https://mirror.example.internal/b200/wheels/"
     assert spec.model_store == "https://mirror.example.internal/b200/models"
-
-
-def test_what_a_mirror_is_made_of_are_the_repositories_of_a_node_without_it() -> None:
-    for given in ({}, {"repositories": data()["repositories"]}):
-        origin = parse(source.as_origin(sourced(source=MIRROR, **given)), KNOWN)
-        assert isinstance(origin, NodeSpec)
-        assert origin.repositories == spec_of(source="internet", **given).repositories
 
 
 REFUSED: dict[str, dict[str, Any]] = {

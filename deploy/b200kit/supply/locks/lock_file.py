@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from packaging.utils import canonicalize_name
+
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _SAID = re.compile(r"^# ([a-z ]+): (.+)$", re.MULTILINE)
@@ -20,11 +22,6 @@ class Pin:
     hashes: tuple[str, ...]
 
 
-def normal(name: str) -> str:
-    """A package's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def entries(text: str) -> Iterator[str]:
     """Each requirement or option of a lock as one line, without comments."""
     for line in re.sub(r"\\\n", " ", text).splitlines():
@@ -36,7 +33,7 @@ def pins(text: str) -> dict[str, Pin]:
     """What a lock pins, by normal name; other lines are left to `rules`."""
     found = ((_PIN.match(entry), entry) for entry in entries(text))
     every = [
-        Pin(normal(match[1]), match[2], tuple(_HASH.findall(entry)))
+        Pin(canonicalize_name(match[1]), match[2], tuple(_HASH.findall(entry)))
         for match, entry in found
         if match
     ]

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from packaging.utils import canonicalize_name
+
 from b200kit.supply.locks import resolver
-from b200kit.supply.locks.lock_file import Pin, entries, normal, pins, said
+from b200kit.supply.locks.lock_file import Pin, entries, pins, said
 from b200kit.supply.locks.recipe import Recipe
 from b200kit.supply.locks.resolver import Request
 from b200kit.supply.program import SupplyRefused
@@ -38,11 +40,12 @@ def _lines(text: str) -> Iterator[str]:
         if not match:
             yield f"{entry.split()[0]} is no NAME==VERSION with hashes"
             continue
-        if not pins(entry)[normal(match[1])].hashes:
+        name = canonicalize_name(match[1])
+        if not pins(entry)[name].hashes:
             yield f"{match[1]} has no SHA-256"
-        if normal(match[1]) in names:
+        if name in names:
             yield f"{match[1]} is pinned twice"
-        names.add(normal(match[1]))
+        names.add(name)
 
 
 def _header_faults(text: str, recipe: Recipe, name: str) -> Iterator[str]:
