@@ -18,8 +18,3 @@ _SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
 def load() -> dict[str, Setting]:
     """Every setting that b200kit knows, by name."""
     return settings_table.table(shipped.read(_SETTINGS))
-
-
-def elsewhere() -> dict[str, dict[str, str]]:
-    """What other stages set and other checks judge: stage, check and how, by what it is."""
-    return dict(shipped.read(_SETTINGS)["elsewhere"])

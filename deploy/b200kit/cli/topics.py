@@ -13,18 +13,11 @@ from functools import cache
 from typing import Any
 
 from b200kit.acceptance import network
-from b200kit.catalog import hardware, settings, shipped
+from b200kit.catalog import hardware, shipped
 from b200kit.catalog.recognised import on_bus
 from b200kit.cli import command as commands
 from b200kit.cli import reference_pages
-from b200kit.cli.pages import (
-    commands_page,
-    measuring_pages,
-    scenarios_page,
-    settings_page,
-    stages_page,
-)
-from b200kit.cli.pages.markdown import first_line, plain
+from b200kit.cli.reference_pages import first_line, plain
 from b200kit.inventory.keys.problem import Schema, expected, json_schema
 from b200kit.inventory.spec import NodeSpec
 from b200kit.monitoring import files as monitoring
@@ -35,7 +28,7 @@ from b200kit.node.state import advice, event
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.readiness import checks as readiness
-from b200kit.records import diagnosis, examples
+from b200kit.records import examples
 from b200kit.records.expected import by_hardware
 from b200kit.report import outcome
 from b200kit.run import connection_fault, places
@@ -67,8 +60,9 @@ class Kind:
 
     def topic(self, kind: str, name: str) -> Topic:
         """Everything about a name."""
-        facts = tuple((label, plain(text)) for label, text in self.facts(name) if text)
-        return Topic(kind, name, plain(self.names()[name]), facts)
+        says = plain(self.names()[name])
+        told = ((label, plain(text)) for label, text in self.facts(name))
+        return Topic(kind, name, says, tuple(fact for fact in told if fact[1] not in ("", says)))
 
 
 # Checks -------------------------------------------------------------------------------------------
@@ -212,8 +206,14 @@ def _of_key(name: str) -> Iterator[Fact]:
     yield "keys in it", ", ".join(one for one in inner if "." not in one)
 
 
+def _stages() -> dict[str, str]:
+    """Each stage to its first sentence, on one line."""
+    texts = reference_pages.stage_texts()
+    return {name: " ".join(said.partition("\n\n")[0].split()) for name, said in texts.items()}
+
+
 def _of_stage(name: str) -> Iterator[Fact]:
-    _, *rest = stages_page.texts()[name].split("\n\n")
+    _, *rest = reference_pages.stage_texts()[name].split("\n\n")
     yield from (("", " ".join(part.split())) for part in rest)
     if name == "fabric":
         for state in STATES:
@@ -221,15 +221,16 @@ def _of_stage(name: str) -> Iterator[Fact]:
 
 
 def _of_setting(name: str) -> Iterator[Fact]:
-    setting = settings.load()[name]
-    yield "why", setting.why
-    yield from zip(settings_page.COLUMNS, settings_page.cells(setting), strict=True)
-    yield "source", settings_page.source(setting)
+    yield from reference_pages.facts(reference_pages.setting_entries()[name])
     yield "check", f"host.settings, subject: setting {name}"
 
 
 def _outcomes() -> dict[str, str]:
     return {label: says for label, _, says in outcome.WORDS.values()}
+
+
+def _diagnoses() -> dict[str, reference_pages.Entry]:
+    return reference_pages.diagnoses()["diagnoses"]
 
 
 def _of_outcome(label: str) -> Iterator[Fact]:
@@ -239,21 +240,16 @@ def _of_outcome(label: str) -> Iterator[Fact]:
 
 
 def _of_exit_code(code: str) -> Iterator[Fact]:
-    for name, command in commands_page.leaves() if int(code) != commands.USAGE else ():
+    for name, command in reference_pages.leaves() if int(code) != commands.USAGE else ():
         if says := getattr(command, "exit_codes", {}).get(int(code)):
             yield "", f"b200 {name}: {says}"
 
 
 def _of_scenario(name: str) -> Iterator[Fact]:
-    entry = scenarios_page.scenarios()[name]
+    entry = reference_pages.scenarios()[name]
     yield "source", str(entry.get("source", ""))
     later = "later" in entry
     yield "try it", f"b200 lab inject NODE {name}" if later else f"b200 lab up 1 --scenario {name}"
-
-
-def _lines(text: Mapping[str, str]) -> dict[str, str]:
-    """The first sentences of texts, on one line each."""
-    return {name: " ".join(said.partition("\n\n")[0].split()) for name, said in text.items()}
 
 
 KINDS: dict[str, Kind] = {
@@ -284,11 +280,11 @@ KINDS: dict[str, Kind] = {
         lambda: {name: reference_pages.meaning_of(key) for name, key in _keys().items()},
         _of_key,
     ),
-    "stage": Kind("step of a deploy", "fabric", lambda: _lines(stages_page.texts()), _of_stage),
+    "stage": Kind("step of a deploy", "fabric", _stages, _of_stage),
     "setting": Kind(
         "setting of the operating system",
         "iommu",
-        lambda: {name: one.what for name, one in settings.load().items()},
+        lambda: {name: one["what"] for name, one in reference_pages.setting_entries().items()},
         _of_setting,
     ),
     "event": Kind("what a node tells the site", "replica.out", lambda: event.KINDS),
@@ -301,13 +297,13 @@ KINDS: dict[str, Kind] = {
     "diagnosis": Kind(
         "why a node is slow",
         "client-starved",
-        lambda: {n: rule.symptom for n, rule in diagnosis.load().diagnoses.items()},
-        lambda name: measuring_pages.rows_of(diagnosis.load().diagnoses[name]),
+        lambda: {n: rule["symptom"] for n, rule in _diagnoses().items()},
+        lambda name: reference_pages.facts(_diagnoses()[name]),
     ),
     "scenario": Kind(
         "simulated node of the lab",
         "gpu2-no-nvlink",
-        lambda: {n: str(e["description"]) for n, e in scenarios_page.scenarios().items()},
+        lambda: {n: str(e["description"]) for n, e in reference_pages.scenarios().items()},
         _of_scenario,
     ),
 }

@@ -16,7 +16,7 @@ import pytest
 from b200kit import __version__, cli
 from b200kit.catalog import load
 from b200kit.cli.command import EXIT_CODES, READER_LEFT, UNWRITABLE, USAGE, NewFolder
-from b200kit.cli.pages import commands_page
+from b200kit.cli.reference_pages import help_of, leaves
 from tests.subtests import in_subtests
 from tests.unit import states
 
@@ -32,13 +32,13 @@ def test_help_names_every_command(arguments: list[str], capsys: Capture) -> None
     assert all(f"  {name} " in text for name in cli.COMMANDS)
 
 
-LEAVES = dict(commands_page.leaves())
+LEAVES = dict(leaves())
 
 
 @in_subtests("name", LEAVES)
 def test_help_of_a_command_ends_with_its_exit_codes(name: str) -> None:
     # By the command line: a command keeps the help option of the context that asks first.
-    assert "Exit codes:\n  0 " in commands_page._help(cli.main, name.split())
+    assert "Exit codes:\n  0 " in help_of(name.split())
     assert {*LEAVES[name].exit_codes} <= {*EXIT_CODES}  # type: ignore[attr-defined]
 
 
@@ -166,7 +166,6 @@ def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> N
         (["proof", "sanitise", "FILE"], 2),
         (["bundle", "n01", "--state", "FILE"], 2),
         (["judge", "FILE"], USAGE),
-        (["smoke", "http://127.0.0.1:1", "--model", "m", "--golden", "FILE"], USAGE),
         (["smoke", "http://127.0.0.1:1", "--model", "m", "--key-file", "FILE"], USAGE),
     ],
 )

@@ -19,11 +19,8 @@ import pytest
 import yaml
 
 from b200kit import catalog, cli
-from b200kit.catalog import systems
+from b200kit.catalog import shipped, systems
 from b200kit.cli import reference_pages
-from b200kit.cli.pages.attacks_page import attacks
-from b200kit.cli.pages.systems_page import document
-from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES
 from b200kit.node.state.verdict import Action
@@ -149,10 +146,7 @@ def test_every_stage_is_described_in_the_order_of_the_pipeline() -> None:
 
 
 def test_every_state_of_the_fabric_stage_is_described() -> None:
-    described = rows("docs/reference/stages.md")
-    for state in STATES:
-        assert described[state.name][0] == state.waits_for
-        assert described[state.name][-2] == f"`{state.action.word}`"
+    assert {state.name for state in STATES} <= set(rows("docs/reference/stages.md"))
 
 
 @in_subtests("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
@@ -181,12 +175,6 @@ def test_every_sub_command_has_its_exit_codes(command: str) -> None:
     codes = [cells[-1] for name, cells in found if re.match(rf"b200 {command}\b", name)]
     assert codes
     assert all(code.startswith("0 ") for code in codes)
-
-
-@in_subtests("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
-def test_every_node_command_has_its_exit_codes(command: str) -> None:
-    codes = rows("docs/reference/cli.md")[f"node.pyz {command}"][-1]
-    assert re.match(r"0 .+\b[12]\b", codes)
 
 
 @in_subtests("entry", ENTRIES)
@@ -228,10 +216,14 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
 
+ATTACKS = [attack for by in shipped.read(reference_pages.ATTACKS) for attack in by["attacks"]]
+SYSTEMS = shipped.read(reference_pages.SYSTEMS)
+
+
 def shown() -> list[str]:
     """Every test that a page names as what shows something."""
-    by_attack = [test for by in attacks() for attack in by["attacks"] for test in attack["tests"]]
-    parts = [part for system in document()["systems"] for part in system["road"]]
+    by_attack = [test for attack in ATTACKS for test in attack["tests"]]
+    parts = [part for system in SYSTEMS["systems"] for part in system["road"]]
     return [*by_attack, *(test for part in parts for test in part.get("tests", ()))]
 
 
@@ -242,24 +234,23 @@ def test_every_test_that_shows_something_is_there(named: str) -> None:
 
 
 def test_every_supported_system_says_what_was_run_on_it() -> None:
-    known = document()
-    names = [each["system"] for each in known["systems"]]
+    names = [each["system"] for each in SYSTEMS["systems"]]
     assert sorted(names) == sorted(system.key for system in systems.supported())
 
 
-@in_subtests("system", lambda: document()["systems"], ids=lambda system: system["system"])
+@in_subtests("system", SYSTEMS["systems"], ids=lambda system: system["system"])
 def test_part_of_a_road_has_a_test_a_source_if_nothing_was_run_or_a_reason(
     system: dict[str, Any],
 ) -> None:
     needed = {"not run": {"why"}, "data": {"tests", "source"}}
     for part in system["road"]:
-        assert part["how"] in document()["how"], part
+        assert part["how"] in SYSTEMS["how"], part
         assert set(part) - {"part", "how"} == needed.get(part["how"], {"tests"}), part
         assert all(part.values()), part
 
 
 def test_every_attack_has_a_test() -> None:
-    assert [attack for by in attacks() for attack in by["attacks"] if not attack["tests"]] == []
+    assert [attack for attack in ATTACKS if not attack["tests"]] == []
 
 
 @in_subtests("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -1,1 +1,0 @@
-"""Pages of docs/reference/, made from the code and its data."""
