@@ -76,15 +76,7 @@ GROUPS = {
 """Groups of `b200 --help`: sub-command to its line; each has a module, or is a deploy."""
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 _DEPLOYS = ("ready", "deploy", "rollout", "repair", "accept", "find-gpu", "tune", "remove")
-_IN_FOLDERS = {
-    "keys": "supply.keys",
-    "lock": "supply.lock",
-    "mirror": "supply.mirror",
-    "model": "supply.model",
-    "watch": "fleet.watch",
-    "monitoring": "monitoring.files",
-    "targets": "monitoring.targets",
-}
+_SUPPLY = ("keys", "lock", "mirror", "model")
 EXAMPLES = {
     "b200 judge --example gpu2-no-nvlink": "a broken node judged, without one",
     "b200 init n01 n02 --model llama-3.3-70b-fp8": "a site of two nodes",
@@ -105,13 +97,16 @@ class _Commands(Group):
         """The sub-command of a name, from its module."""
         if cmd_name not in COMMANDS:
             return None
+        made: click.Command
         if cmd_name in _DEPLOYS:
-            made: click.Command = import_module("b200kit.cli.deploys").command_of(cmd_name)
+            made = import_module("b200kit.cli.deploys").command_of(cmd_name)
             return made
-        command: click.Command = import_module(
-            f"b200kit.cli.{_IN_FOLDERS.get(cmd_name, cmd_name)}"
-        ).command
-        return command
+        if cmd_name == "targets":
+            made = import_module("b200kit.cli.monitoring").print_targets
+            return made
+        folder = "supply." if cmd_name in _SUPPLY else ""
+        made = import_module(f"b200kit.cli.{folder}{cmd_name}").command
+        return made
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

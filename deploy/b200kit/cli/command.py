@@ -138,15 +138,10 @@ class NewFolder(click.Path):
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any] | click.Command)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
-
-def folder(name: str, of: str) -> Callable[[_Decorated], _Decorated]:
-    """The option for a directory that is the site's own where it is not named."""
-    return click.option(f"--{name}", type=_FOLDER, metavar="DIR", help=f"{of}; else the site's.")
-
-
-REPORTS = folder("reports", "Directory of all runs")
+REPORTS = click.option(
+    "--reports", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Directory of all runs; else the site's.",
+)  # fmt: skip
 KNOWN_HOSTS = click.option(
     "--known-hosts", type=click.Path(path_type=Path), metavar="PATH",
     default=Path("~/.ssh/known_hosts"), show_default=True, help="Pinned host keys of the nodes.",

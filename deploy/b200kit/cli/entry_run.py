@@ -19,7 +19,7 @@ import click
 from b200kit.cli.command import INTERRUPTED, Refusal
 from b200kit.node.lib.documents import Object, decode
 from b200kit.operations import inventory_text
-from b200kit.report.terminal.progress import LiveProgress, PlainProgress, Progress
+from b200kit.report.terminal.progress import LiveProgress, PlainProgress
 from b200kit.run import console, places, remote
 
 NO_RUN = 1
@@ -70,7 +70,7 @@ class EntryRun:
                 raise Refusal(self._why(chatter, code), INTERRUPTED if interrupted else NO_RUN)
         return code
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> PlainProgress:
         drawn = sys.stderr.isatty() and not self.verbose and os.environ.get("TERM") != "dumb"
         return LiveProgress() if drawn else PlainProgress()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
-from b200kit.cli import recorded_node
+from b200kit.catalog import recognised
 from b200kit.cli.command import JSON, Command, completes, words
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.records import examples
+from b200kit.node.state import plausible
+from b200kit.records import examples, expected, observed_file
 from b200kit.report.document import clean
 from b200kit.report.terminal import lines
 from b200kit.report.terminal import page as terminal
@@ -58,11 +60,13 @@ def command(
         console.out(*page.found, colour=True)
         return 0
     try:
-        of = recorded_node.example if named else recorded_node.file
-        node = of(named or str(state), name, expect)
+        node = _recorded(named, str(state), name, expect)
     except (OSError, ValueError, examples.NoExample) as error:
         raise click.UsageError(words(error)) from None
-    verdict = recorded_node.judged(node)
+    # Here, as its package loads every check: a help, or a wrong option, needs none.
+    from b200kit.node.checks.judge import judge_vetted
+
+    verdict = judge_vetted(node.expectation, node.state)
     host = {
         "outcome": verdict.fit, "state": node.state, "expectation": node.expectation,
         "verdict": unstructure(verdict),
@@ -82,6 +86,26 @@ def command(
         page.hang("", text="Your own node: b200 check USER@HOST")
     console.out(*page.found, colour=True)
     return verdict.exit_status
+
+
+def _recorded(
+    named: str | None, path: str, hardware: str | None, expect: str | None
+) -> observed_file.ObservedNode:
+    """The node, its observation vetted, and what it is judged by. Raises OSError and ValueError."""
+    if named:
+        found = examples.load(named)
+        node = observed_file.ObservedNode(found.name, found.state)
+    else:
+        node = observed_file.read(path)
+    try:
+        own = node.expectation or expected.by_its_gpus(node.state, hardware)
+    except recognised.Unrecognised as error:
+        where = f"{node.name if named else path}: {error}; name it with --hardware"
+        raise recognised.Unrecognised(where) from None
+    asked = observed_file.document_of(expect) if expect else own
+    if isinstance(asked, dict):
+        asked = {"today": timestamp.today(), **asked}
+    return observed_file.ObservedNode(node.name, plausible.plausible(node.state), asked)
 
 
 def _origin(page: lines.Lines, example: examples.Example) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from b200kit.catalog import load, model_name
+from b200kit.catalog import load, model_name, recognised
 from b200kit.catalog import types as catalogue
-from b200kit.cli import plan_hardware, report
+from b200kit.cli import report
 from b200kit.cli.command import JSON, Command, Refusal, completes
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
@@ -31,6 +31,10 @@ from b200kit.sizing.goals import GOALS
 SCHEMA = "b200kit/plan/1"
 PLANNED, IMPOSSIBLE = 0, 1
 _WIDTH = 100
+# The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
+# (inferred for others).
+_VISIBLE = 0.996
+_SAY = "what is not recognised is not planned for"
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def _of_run(node: str) -> object:
 def _hardware() -> list[str]:
     """Every hardware of which a healthy node comes with b200kit."""
     found = (name.removeprefix("healthy-") for name in examples.names())
-    return [name for name in found if name in plan_hardware.names()]
+    return [name for name in found if name in load.load().hardware]
 
 
 def _model_names() -> list[str]:
@@ -175,7 +179,7 @@ def command(**given: Any) -> None:
 
 def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
     model = options.model
-    pool = plan_hardware.recognised(state, options.gpus)
+    pool = _pool(state, options.gpus)
     kind = KINDS[options.engine]
     asked = options.kv_cache_dtype
     dtype = engine_flags.kv_of(model) if asked is None else asked
@@ -199,9 +203,63 @@ def _plan(options: PlanOptions, state: dict[str, Any]) -> PlanResult:
         raise click.UsageError(f"--first-port {ports[0]}: replica {len(ports) - 1} has none left")
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
     reserved = layout.reserved(state, replicas)
-    cap = plan_hardware.power_cap(state)
+    # Here, as its package loads every check.
+    from b200kit.node.checks.gpu import power
+
+    cap = power.capped(view.StateView(state))
     lowered = tuple(precision.of(model, dtype, flags))
     return PlanResult(subject, pool, requested, plan, replicas, reserved, cap, kind.name, lowered)
+
+
+def _pool(state: Mapping[str, Any], asked: int | None) -> fit.GpuPool:
+    """The GPUs to plan for: *asked* of what they are, by default all.
+
+    What is not recognised as hardware of the catalogue is not planned for.
+    """
+    gpus = state.get("gpus")
+    if not isinstance(gpus, list):
+        raise cpu_cores.LayoutError("the node's GPUs were not read")
+    ids = _ids(gpus)
+    candidates = recognised.for_machine(state, load.load().hardware.values())
+    try:
+        found = recognised.matching(ids, len(gpus), len(gpus) > 1, candidates)
+    except recognised.Unrecognised as error:
+        raise cpu_cores.LayoutError(f"{error}: {_SAY}") from None
+    whole = found.gpu_count
+    if asked is not None and not 1 <= asked <= whole:
+        raise click.UsageError(f"--gpus {asked}: {found.name} has 1 to {whole}")
+    usable = asked or whole
+    if len(gpus) < usable:
+        raise cpu_cores.LayoutError(
+            f"the node shows {len(gpus)} of {usable} GPUs; allow it with --gpus {len(gpus)}"
+        )
+    memory = _memory(gpus) or found.gpu_bytes
+    if not memory:
+        raise click.UsageError(
+            f"the memory of the GPUs is in neither the state nor hardware {found.name}"
+        )
+    return fit.GpuPool(found.name, usable, memory, whole, frozenset(found.gpus[i] for i in ids))
+
+
+def _ids(gpus: Sequence[Any]) -> set[str]:
+    found = set()
+    for number, gpu in enumerate(gpus):
+        read = gpu.get("device_id") if isinstance(gpu, Mapping) else None
+        if not isinstance(read, str):
+            raise cpu_cores.LayoutError(f"the PCI device id of GPU {number} was not read: {_SAY}")
+        found.add(f"10de:{read}")
+    return found
+
+
+def _memory(gpus: Sequence[Any]) -> float:
+    """Memory of the smallest GPU that a process can see, bytes; 0 where the state has none."""
+    reported = [gpu["memory_total_mib"] for gpu in gpus if "memory_total_mib" in gpu]
+    if not reported:
+        return 0
+    known = [cpu_cores.whole(mib) or 0 for mib in reported]
+    if len(known) < len(gpus) or not all(known):
+        raise cpu_cores.LayoutError("the memory of a GPU was not read (gpus.memory_total_mib)")
+    return min(known) * 2**20 * _VISIBLE
 
 
 def _refused(

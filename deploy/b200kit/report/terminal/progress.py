@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from b200kit.report.document import duration
 from b200kit.run import console
@@ -17,25 +17,11 @@ _MOST = 20
 """Nodes that have a line; the others are counted."""
 
 
-class Progress(Protocol):
-    """Hears what a run says (b200kit/run/console.py) until it is stopped."""
-
-    spoke: bool
-    """Whether something was said that stays on the screen."""
-
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """Take one message in."""
-
-    def stop(self) -> None:
-        """Leave the terminal as the result needs it."""
-
-    def __enter__(self) -> Progress: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 class PlainProgress:
-    """Every line as it comes, for logs."""
+    """Hears what a run says (b200kit/run/console.py), and prints every line as it comes, for logs.
+
+    *spoke*: whether something was said that stays on the screen.
+    """
 
     def __init__(self) -> None:
         self.spoke = False
@@ -44,7 +30,7 @@ class PlainProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is left."""
+        self.stop()
 
     def hear(self, message: Mapping[str, Any]) -> None:
         """Print what is a line."""
@@ -56,7 +42,7 @@ class PlainProgress:
         self.spoke |= "line" in message or "text" in message
 
     def stop(self) -> None:
-        """Nothing is drawn."""
+        """Leave the terminal as the result needs it."""
 
 
 @dataclass
@@ -66,7 +52,7 @@ class _NodeLine:
     since: float = field(default_factory=time.monotonic)
 
 
-class LiveProgress:
+class LiveProgress(PlainProgress):
     """A spinner a node, with its stage, what is done there and for how long, and a bar."""
 
     def __init__(self) -> None:
@@ -75,7 +61,7 @@ class LiveProgress:
         from rich.progress_bar import ProgressBar
         from rich.spinner import Spinner
 
-        self.spoke = False
+        super().__init__()
         self._nodes: dict[str, _NodeLine] = {}
         self._bar = ProgressBar(total=None, width=30)
         self._spinner = Spinner("dots")
@@ -87,9 +73,6 @@ class LiveProgress:
     def __enter__(self) -> LiveProgress:
         self._live.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """Take the lines away: the result follows."""

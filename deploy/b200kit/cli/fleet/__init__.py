@@ -1,1 +1,0 @@
-"""Sub-commands that look at a fleet while it serves."""
