@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from b200kit.node.lib import timestamp
-from b200kit.report.files import write
 from b200kit.run.places import SITE
 from tests.fake.fleet import Fleet
 from tests.interrupts import heed_interrupts
 from tests.unit.report import fleets, records
+from tests.unit.report.pages import write
 from tests.unit.report.test_hostile_text import HOSTILE
 
 _ANSWERS = r"^node\.pyz standing"

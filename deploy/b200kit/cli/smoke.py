@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import click
 from click.core import ParameterSource
 
-from b200kit.cli import smoke_text
-from b200kit.cli.command import INTERRUPTED, JSON, Command, Refusal, words
+from b200kit.cli.command import INTERRUPTED, JSON, Command, Refusal
 from b200kit.cli.deploys import INVENTORY, PASSWORD, VERBOSE, run_entry
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.node.client import client_health, engine_metrics
@@ -30,17 +29,17 @@ from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import Replies, ask
 from b200kit.node.client.golden.compare import Likeness, compare
-from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.judgement import STATUS, Evidence
 from b200kit.node.client.prompts import Source, source
 from b200kit.node.client.smoke_result import SmokeConditions, SmokeResult
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.load_run import Volley
-from b200kit.node.lib import documents, timestamp
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.readings import is_digits
 from b200kit.node.state.serving import Objective
+from b200kit.report.terminal import latency, lines
 from b200kit.run import console
 
 try:  # a faster loop, where somebody installed it beside b200kit
@@ -196,8 +195,6 @@ class SmokeProbe:
 @click.option("--share", default=0.95, show_default=True, help="Fraction that must be good.")
 @click.option("--key-file", metavar="PATH", help=f"File with the API key; else ${KEY}.")
 @click.option("--cpus", metavar="LIST", help='CPUs for this client, such as "2-3".')
-@click.option("--golden", metavar="PATH", help="Golden answers that --keep wrote: it must agree.")
-@click.option("--keep", metavar="PATH", help="Write its golden answers there, if they are sound.")
 @click.option("--output", metavar="PATH", help="Write the JSON of an endpoint's result there, too.")
 @JSON
 @INVENTORY
@@ -233,14 +230,14 @@ def command(
     except KeyboardInterrupt:
         raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
     found = probe.result()
-    if options.keep and not probe.answers.keep(options.keep, probe.endpoint.url):
-        console.err(f"b200 smoke: --keep {options.keep}: not written: {probe.answers.outcome}")
     if options.output:
         Path(options.output).write_text(json.dumps(unstructure(found)) + "\n")
     if as_json:
         console.document(unstructure(found))
     else:
-        console.out(*smoke_text.lines(found.smoke, found.url, found.answers))
+        page = lines.Lines(console.width(), console.coloured())
+        latency.endpoint(page, found.url, found.smoke, found.answers)
+        console.out(*page.found, colour=True)
     return STATUS[found.smoke.verdict]
 
 
@@ -269,8 +266,8 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
             raise click.UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     if options.rate is not None and options.concurrency is not None:
         raise click.UsageError("--rate and --concurrency exclude each other")
-    _writable("--output", options.output)
-    _writable("--keep", options.keep)
+    if options.output and not os.access(Path(options.output).parent, os.W_OK | os.X_OK):
+        raise click.UsageError(f"--output {options.output}: its directory cannot be written")
     target = endpoint(options.url, options.key_file, "smoke")
     cpus = client_health.pin(options.cpus)
     volley = Volley(
@@ -284,7 +281,7 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
     )
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
-    answers = Answers(options.model, volley.salt, reference_in(options.golden))
+    answers = Answers(options.model, volley.salt)
     return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
@@ -308,72 +305,37 @@ def _objective(goodput: str, share: float) -> Objective:
     return Objective(**limits, share=share)
 
 
-def _writable(option: str, file: str | None) -> None:
-    """Refuse it before the run, not after it."""
-    if file and not os.access(Path(file).parent, os.W_OK | os.X_OK):
-        raise click.UsageError(f"{option} {file}: its directory cannot be written")
-
-
 TOKENS = 32
 
 
 @dataclass
 class Answers:
-    """What an endpoint says to the golden prompts. reference: what it should say, if known."""
+    """What an endpoint says to the golden prompts, and what is wrong with that."""
 
     model: str
     salt: str
-    reference: Reference | None = None
-    said: Replies = field(default_factory=Replies)
     problems: tuple[str, ...] = ()
     outcome: str = "no golden prompt was sent"
 
-    @property
-    def _tokens(self) -> int:
-        return self.reference.tokens if self.reference else TOKENS
-
     async def ask(self, endpoint: Endpoint, ignore_eos: bool) -> None:
         """Twice, and judge them; once where the endpoint gives nothing to compare."""
-        to = (endpoint, self.model, self._tokens)
-        self.said = await ask(*to, self.salt, ignore_eos=ignore_eos)
-        if self.said.unmeasured:
+        to = (endpoint, self.model, TOKENS)
+        said = await ask(*to, self.salt, ignore_eos=ignore_eos)
+        if said.unmeasured:
             words = await ask(*to, self.salt, ignore_eos=ignore_eos, as_words=True)
             self.problems = tuple(reference.problems(words, None))
-            self.outcome = f"not compared: {self.said.unmeasured}"
-            if self.reference and not self.problems:
-                self.problems = (f"the reference cannot be compared with: {self.said.unmeasured}",)
+            self.outcome = f"not compared: {said.unmeasured}"
             return
         again = await ask(*to, f"{self.salt}-again", ignore_eos=ignore_eos)
-        self.problems = (*reference.problems(self.said, self.reference), *self._apart(again))
-        self.outcome = "wrong" if self.problems else self._sound()
+        self.problems = (*reference.problems(said, None), *self._apart(said, again))
+        self.outcome = "wrong" if self.problems else "twice alike"
 
-    def _apart(self, again: Replies) -> list[str]:
+    def _apart(self, said: Replies, again: Replies) -> list[str]:
         """Why the second answers are others than the first ones."""
-        if self.said.error:
+        if said.error:
             return []
         if again.error or again.unmeasured:
             return [again.error or again.unmeasured]
-        found = compare(again.answers, self.said.answers)
+        found = compare(again.answers, said.answers)
         different = found.outcome is Likeness.DIFFERENT
         return [f"asked twice, it answers otherwise: {found.why}"] if different else []
-
-    def _sound(self) -> str:
-        if self.reference:
-            return f"as the reference of {self.reference.of}, twice"
-        return "twice alike; no reference to compare with"
-
-    def keep(self, file: str, url: str) -> bool:
-        """Write them as a reference, if they are sound. Raises OSError."""
-        if self.problems or not self.said.answers:
-            return False
-        found = Reference(self.said.answers, self._tokens, f"{url}, {timestamp.now()}")
-        Path(file).write_bytes(documents.to_bytes(found))
-        return True
-
-
-def reference_in(file: str | None) -> Reference | None:
-    """What the answers must be, where a file says so. Raises ValueError for one that does not."""
-    try:
-        return documents.load(Reference, Path(file)) if file else None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--golden {words(error)}") from None

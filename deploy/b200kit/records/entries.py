@@ -221,13 +221,12 @@ def medians(entry: MeasuredRun) -> dict[str, float]:
 
 
 def measured(entry: MeasuredRun) -> Measured:
-    """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
+    """What of the run is compared: medians, the tails that its requests carry, shares."""
     main = entry.smoke.main
     carried = {percent: carries(main.completed, percent) for percent in (95, 99)}
     others = {"missed": 1 - main.goodput_share, "late": main.late_share}
     for metric in METRICS:
         latency = main.latency(metric)
-        others[f"max_{metric}"] = latency.max_ms
         others[f"p95_{metric}"] = latency.p95_ms if carried[95] else None
         others[f"p99_{metric}"] = latency.p99_ms if carried[99] else None
     known = {name: value for name, value in others.items() if value is not None}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -91,8 +91,6 @@ class Comparison:
     outcome: ComparisonOutcome
     why: str
     metrics: tuple[Compared, ...] = ()
-    largest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Median of the runs' largest value in ms, of both groups, by metric; reported, not judged."""
 
     @property
     def slower(self) -> tuple[str, ...]:
@@ -147,20 +145,7 @@ def compare(before: Sequence[Measured], after: Sequence[Measured]) -> Comparison
     if not set(judged) & set(METRICS):
         return Comparison(ComparisonOutcome.UNCLEAR, "the runs have no metric in common")
     found = [_one(m, before, after, len(judged)) for m in judged]
-    return replace(_together(found, missing), largest=_largest(before, after))
-
-
-def _largest(
-    before: Sequence[Measured], after: Sequence[Measured]
-) -> dict[str, tuple[float, float]]:
-    """What users may meet: of each group the median of what was largest in a run."""
-    groups = (before, after)
-    values = {m: [[r.figures.get(f"max_{m}", 0.0) for r in g] for g in groups] for m in METRICS}
-    return {
-        m: (percentile(of[0], 50), percentile(of[1], 50))
-        for m, of in values.items()
-        if all(of[0]) and all(of[1])
-    }
+    return _together(found, missing)
 
 
 def expected(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:

@@ -47,23 +47,16 @@ Hosts = Iterable[tuple[str, object]]
 """HostRecords, or each as it was finished."""
 
 
-def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Path:
-    """Write ``directory/<run>/`` and return the path of its report.html.
-
-    Files: summary.json, one JSON a host (gzip), report.html, failed.txt; of a run with many nodes
-    also a page for those that are not well. `directory` is the folder of all runs, or already that
-    of this run. `secrets` are values that must appear in no file. Raises OSError when the folder
-    cannot be written.
-    """
-    return write_hosts(record, hosts_of(record).items(), directory, secrets=secrets)[0]
-
-
 def write_hosts(
     record: object, hosts: Hosts, directory: Path, *, secrets: Iterable[str] = ()
 ) -> tuple[Path, dict[str, object]]:
-    """The same for hosts that come one by one; returns what was shown of the run, too.
+    """Write ``directory/<run>/``; returns the path of its report.html, and what is shown there.
 
-    There hosts are whole in a small run, and of a large one those that are shown whole.
+    Files: summary.json, one JSON a host (gzip), report.html, failed.txt; of a run with many nodes
+    also a page for those that are not well. `directory` is the folder of all runs, or already that
+    of this run. `secrets` are values that must appear in no file. Hosts come one by one; in what is
+    returned they are whole in a small run, and of a large one those that are shown whole. Raises
+    OSError when the folder cannot be written.
     """
     redactor = Redactor((secret.encode() for secret in secrets), shortest=1)
     run = mapping(redactor.document({**mapping(record), "hosts": {}}))

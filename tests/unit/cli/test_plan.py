@@ -13,12 +13,12 @@ import pytest
 from b200kit import cli
 from b200kit.node.lib import cpulist
 from b200kit.node.state.view import SCHEMA
-from b200kit.report.files import write
 from b200kit.run import places
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
 from tests.unit.sizing import model_configs
+from tests.unit.report.pages import write
 
 Capture = pytest.CaptureFixture[str]
 

@@ -80,8 +80,8 @@ def test_a_good_run_passes_and_says_every_number_with_its_formula(
     status, found = smoke(tmp_path, "--seed", "7")
     output = capsys.readouterr().out
     assert (status, found["smoke"]["reasons"]) == (0, [])
-    for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
-        assert formula in output
+    for formula in ("first chunk with output, minus sent", "(usage.completion_tokens - 1)"):
+        assert formula in " ".join(output.split())
     notes = [line for line in output.splitlines() if "does not carry" in line]
     assert_message(*notes, output.splitlines()[-1])
     assert max(map(len, output.splitlines())) <= 100, output
@@ -107,10 +107,9 @@ def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
     file = tmp_path / "asked.txt"
     file.write_text("".join(f"question {number} of ours\n" for number in range(40)))
     _, found = smoke(tmp_path, "--prompts", str(file))
-    lines = capsys.readouterr().out.splitlines()
-    at = next(number for number, line in enumerate(lines) if "prefix hits" in line)
-    assert lines[at + 1].startswith("  prompts   40 prompts of the site ")
-    assert len(lines[at + 1]) < 120
+    output = capsys.readouterr().out
+    assert "  prompts     40 prompts of the site " in output
+    assert "prefix hit rate" in " ".join(output.split())
     assert found["smoke"]["load"]["prompts"].startswith("40 prompts of the site ")
     assert (found["bench"]["completed"], found["bench"]["failed"]) == (8, 0)
 
@@ -170,7 +169,7 @@ def test_a_starved_client_is_invalid_and_prints_no_latency(
     monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
     status, found = smoke(tmp_path)
     assert (status, found["smoke"]["verdict"]) == (2, "invalid")
-    assert "P50 [" not in capsys.readouterr().out
+    assert "P50" not in capsys.readouterr().out
 
 
 def test_chunks_that_come_together_from_a_server_that_tells_nothing_are_not_believed(
@@ -338,23 +337,6 @@ def test_answers_are_read_also_where_there_is_nothing_to_compare(
     assert_message(found["answers"], *found["wrong_answers"])
 
 
-def test_answers_are_kept_and_later_ones_held_against_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = str(tmp_path / "kept.json")
-    status, found = smoke(tmp_path, "--keep", kept)
-    assert (status, found["wrong_answers"]) == (0, [])
-    assert "  answers   twice alike; no reference" in capsys.readouterr().out
-    assert smoke(tmp_path, "--golden", kept)[0] == 0
-    status, found = smoke(tmp_path, "--golden", kept, knobs=fast("garbled"))
-    assert (status, found["bench"]["num_prompts"]) == (1, 0)
-    [problem] = found["wrong_answers"]
-    assert "answers otherwise than the reference of http://127.0.0.1:" in problem
-    other = str(tmp_path / "other.json")
-    smoke(tmp_path, "--keep", other, knobs=fast("parrot"))
-    assert not Path(other).exists()
-
-
 def test_endpoint_that_answers_twice_otherwise_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,13 +345,3 @@ def test_endpoint_that_answers_twice_otherwise_is_wrong(
     status, found = smoke(tmp_path, knobs=fast("garbled", 12))
     assert status == 1
     assert_message(*found["wrong_answers"])
-
-
-@pytest.mark.parametrize("content", ["", "{}"])
-def test_file_that_is_no_reference_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
-) -> None:
-    file = tmp_path / "kept.json"
-    file.write_text(content)
-    assert main(command("http://127.0.0.1:1", "--golden", str(file))) == 64
-    assert f"--golden {file}: " in capsys.readouterr().err

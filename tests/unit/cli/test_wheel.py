@@ -17,10 +17,10 @@ import pytest
 from uv import find_uv_bin
 
 from b200kit import __version__
-from b200kit.report.files import write
 from tests.unit import states
 from tests.unit.node.client.server_thread import MODEL, running
 from tests.unit.report import records
+from tests.unit.report.pages import write
 
 pytestmark = pytest.mark.process
 

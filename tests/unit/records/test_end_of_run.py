@@ -12,14 +12,13 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.records import end_of_run, machines, provenance
 from b200kit.records.conditions import RunConditions, missing, value_of
 from b200kit.records.store import Records
-from b200kit.report.files import write
 from b200kit.run.node import Node
 from b200kit.store import database
 from b200kit.store.database import SITE
 from tests.messages import assert_message
 from tests.unit import nodes, smoke_results
 from tests.unit.records import runs
-from tests.unit.report.pages import terminal
+from tests.unit.report.pages import terminal, write
 
 
 @pytest.fixture

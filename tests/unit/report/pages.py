@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -11,13 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib.documents import unstructure
+from b200kit.report.files import write_hosts
 from b200kit.report.html.page import render
+from b200kit.report.outcome import hosts_of
 from b200kit.report.terminal.page import lines
 from tests.unit import smoke_results
 from tests.unit.report import records
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "report"
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Path:
+    """Write the report of a whole record; returns the path of its page."""
+    return write_hosts(record, hosts_of(record).items(), directory, secrets=secrets)[0]
 
 
 class Page(HTMLParser):

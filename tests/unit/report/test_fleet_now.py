@@ -13,10 +13,10 @@ from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
 from b200kit.report.content.now.node import NodeAnswer, Planned, Refused
-from b200kit.report.files import write
 from b200kit.report.last_runs import LastRuns
 from tests.unit.report import fleets, records
 from tests.unit.report.fleets import fault, held, kept, known, look, proof, replica, stamp, standing
+from tests.unit.report.pages import write
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

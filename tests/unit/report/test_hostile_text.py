@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from b200kit import cli
-from b200kit.report.files import write
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import lines
 from b200kit.reprovision.ledger import LOG, Ledger, Transactions
@@ -27,6 +26,7 @@ from b200kit.store.database import Store
 from tests.sample import sample
 from tests.unit import states
 from tests.unit.report import pages, records
+from tests.unit.report.pages import write
 from tests.unit.report.test_report_timeline import document, slow
 
 HOSTILE = (

@@ -12,13 +12,13 @@ import pytest
 from b200kit.cli.report import load, of_nodes
 from b200kit.report.content.nodes import MOST_PAGES, in_short, whole
 from b200kit.report.content.verdict import serving_line
-from b200kit.report.files import stored, write, write_hosts
+from b200kit.report.files import stored, write_hosts
 from b200kit.report.html.page import render
 from b200kit.report.names import host_page
 from b200kit.report.outcome import hosts_of
 from tests.sample import sample
 from tests.unit.report import records
-from tests.unit.report.pages import Page, terminal
+from tests.unit.report.pages import Page, terminal, write
 
 NODES, BAD = len(sample(range(1000), 5)), 120
 PAGE_BYTES, NODE_BYTES = 3_000_000, 40_000

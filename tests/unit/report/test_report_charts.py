@@ -26,9 +26,9 @@ from b200kit.tuning import choice
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
-from tests.unit.cli.test_smoke_text import record as smoke_record
 from tests.unit.report import pages, records
 from tests.unit.report.pages import classes, page, terminal
+from tests.unit.report.test_endpoint_latency import record as smoke_record
 
 
 def places(svg: str, class_: str) -> list[tuple[float, float]]:
@@ -270,8 +270,7 @@ def test_nodes_stand_side_by_side_and_one_without_figures_says_so() -> None:
     record = records.fleet()
     rows = {row.name: row for row in fleet(record)}
     assert set(rows) == set(record["hosts"])
-    assert max(figure.bar for row in rows.values() for figure in row.figures) == 100
-    assert any(row.figures[0].text == "unmeasured" for row in rows.values())
+    assert any(row.figures[0] == "unmeasured" for row in rows.values())
     assert fleet(records.record(n1=records.live())) == []
 
 

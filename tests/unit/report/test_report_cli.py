@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
-from b200kit.report.files import write
 from tests.unit.report import records
-from tests.unit.report.pages import terminal
+from tests.unit.report.pages import terminal, write
 
 
 def main(arguments: list[str]) -> int:

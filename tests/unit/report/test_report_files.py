@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.report.files import stored, write
+from b200kit.report.files import stored
 from tests.unit.report import records
+from tests.unit.report.pages import write
 
 
 def test_a_run_leaves_summary_hosts_page_and_failed(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from b200kit.report.content.verdict import first_of, serving_line
-from b200kit.report.files import stored, write
+from b200kit.report.files import stored
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import ranked
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.report import pages, records
-from tests.unit.report.pages import terminal
+from tests.unit.report.pages import terminal, write
 
 
 def many(bad: int, good: int, entry: str = "b200.py") -> records.Json:

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from b200kit.report.charts.chart import linear
 from b200kit.report.charts.latency_charts import distributions
 from b200kit.report.document import duration, milliseconds, show
-from b200kit.report.files import write
 from b200kit.report.html.page import render
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
 from tests.unit.report import pages, records
-from tests.unit.report.pages import terminal
+from tests.unit.report.pages import terminal, write
 from tests.unit.report.test_report_timeline import document, slow
 
 _ODD: list[Any] = [

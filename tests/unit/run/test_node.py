@@ -18,7 +18,6 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.operations.gate import conclude
 from b200kit.records import end_of_run
-from b200kit.report import files
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import AS_ROOT
 from b200kit.run.session import Session
@@ -26,6 +25,7 @@ from b200kit.stages import pipeline
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import bare, make, settled, spec
+from tests.unit.report.pages import write
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     record = unstructure(run.head()) | {"hosts": dict(end_of_run.hosts(run.nodes, run.id))}
     assert "canary-" not in json.dumps(record)
     assert "canary-" not in repr(node) + repr(run) + str(node.secrets)
-    files.write(record, tmp_path / "reports")
+    write(record, tmp_path / "reports")
     paths = [path for path in (tmp_path / "reports").rglob("*.*") if path.is_file()]
     raw = [(path, path.read_bytes()) for path in paths]
     written = [str(gzip.decompress(r) if p.suffix == ".gz" else r) for p, r in raw]

@@ -23,35 +23,30 @@ Band = tuple[float, float, float, str]
 
 
 class Timeline(NamedTuple):
-    """The section's pictures, what their markers mean, and what changed where a letter stands."""
+    """The section's pictures, what their markers mean, and the runs in figures."""
 
     figures: list[Figure]
     keys: Pairs
-    changes: Pairs
     table: Table
-    note: str
 
 
 def timeline_of(record: Unmeasured | AgainstRecord) -> Timeline:
     """Return the pictures of a record: of each latency that two runs hold a median of."""
-    head = ("run", "taken", *(f"{name} P50" for name in METRICS.values()), "what it is")
+    medians = (f"{name} P50" for name in METRICS.values())
+    head = ("run", "taken", *medians, "what it is", "changed before it")
     if isinstance(record, Unmeasured):
-        return Timeline([], [], [], Table(head, ()), "")
+        return Timeline([], [], Table(head, ()))
     runs, kinds = record.timeline.runs, [_kind(run) for run in record.timeline.runs]
     if kinds and kinds[-1] != "cross":
         kinds[-1] = "diamond"
     shown = [key for key in METRICS if sum(key in run.medians for run in runs) >= 2]
     rows = [_row(run, kind) for run, kind in zip(runs, kinds, strict=True)]
-    letters = [
-        (f"{letter}, {_minute(runs[i])}", "; ".join(runs[i].changes))
-        for i, letter in _letters(record)
-    ]
+    counts = {"older": record.timeline.omitted, "of another load": record.timeline.other_load}
+    others = "".join(f", {count} {words} left out" for words, count in counts.items() if count)
     return Timeline(
         figures=[_figure(record, key, kinds) for key in shown],
         keys=[(kind, words) for kind, words in _KEYS.items() if shown and kind in kinds],
-        changes=letters,
-        table=Table(head, tuple(reversed(rows)), f"{len(runs)} runs in figures, in ms"),
-        note=_note(record),
+        table=Table(head, tuple(reversed(rows)), f"{len(runs)} runs in figures, in ms{others}"),
     )
 
 
@@ -59,27 +54,10 @@ def _kind(run: ShownRun) -> str:
     return "cross" if run.not_counted else "square" if run.baseline else "dot"
 
 
-def _minute(run: ShownRun) -> str:
-    return run.at[:16].replace("T", " ")
-
-
 def _row(run: ShownRun, kind: str) -> tuple[str, ...]:
     medians = (milliseconds(run.medians.get(key)) for key in METRICS)
-    return (run.id, _minute(run), *medians, run.not_counted or _KEYS[kind])
-
-
-def _letters(record: AgainstRecord) -> list[tuple[int, str]]:
-    """Return each run before which the system changed, with its letter; after 26 a number."""
-    changed = [i for i, run in enumerate(record.timeline.runs) if run.changes]
-    return [(i, chr(ord("A") + n) if n < 26 else str(n + 1)) for n, i in enumerate(changed)]
-
-
-def _note(record: AgainstRecord) -> str:
-    """Return which runs of the record are not in the pictures."""
-    of = record.timeline
-    counts = {"older": of.omitted, "of another load": of.other_load}
-    parts = [f"{count} {words}" for words, count in counts.items() if count]
-    return f"Not shown: {', '.join(parts)}." if parts else ""
+    at, what = run.at[:16].replace("T", " "), run.not_counted or _KEYS[kind]
+    return (run.id, at, *medians, what, "; ".join(run.changes))
 
 
 def _figure(record: AgainstRecord, key: str, kinds: list[str]) -> Figure:
@@ -95,9 +73,8 @@ def _figure(record: AgainstRecord, key: str, kinds: list[str]) -> Figure:
     if band:
         chart.band(*band[:2])
         chart.level(band[2], f"baseline {milliseconds(band[2])}")
-    for i, letter in _letters(record):
+    for i in (i for i, run in enumerate(runs) if run.changes):
         chart.curve([(i - 0.5, up.low), (i - 0.5, up.high)], "change")
-        chart.note((i - 0.5, up.high), letter, 0, -3)
     heights = medians | {i: up.high for i, run in enumerate(runs) if run.not_counted}
     for kind in _KEYS:
         found = [(i, height) for i, height in heights.items() if kinds[i] == kind]
@@ -111,7 +88,7 @@ def _figure(record: AgainstRecord, key: str, kinds: list[str]) -> Figure:
         f"{name}, median of each run",
         f"{len(medians)} runs, {milliseconds(min(medians.values()))} to "
         f"{milliseconds(max(medians.values()))} ms; the newest {_placed(newest, band)}.",
-        f"{name}; {words}; the axis does not begin at 0",
+        f"{name}; {words}; upright: the system changed; the axis does not begin at 0",
     )
 
 

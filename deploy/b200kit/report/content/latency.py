@@ -173,9 +173,10 @@ def conditions_line(smoke: SmokeResult) -> str:
     of, load = smoke.conditions, smoke.load
     sides = ((load.isl_requested, of.isl_measured), (load.osl_requested, of.osl_measured))
     sent, got = (f"{asked} requested/{_shown(counted)} measured" for asked, counted in sides)
-    rest = f"seed {load.seed}; warmups {load.warmups}; max num seqs {show(of.max_num_seqs)}"
-    tokens = f"{sent} tokens in, {got} out"
-    return f"{of.model} on {show(of.engine)}; {tokens}; arrival {load.arrival}; {rest}"
+    rest = f"seed {load.seed}; warmups {load.warmups}"
+    rest += "" if of.max_num_seqs is None else f"; max num seqs {show(of.max_num_seqs)}"
+    where = f"{of.model} on {show(of.engine or of.engine_version)}"
+    return f"{where}; {sent} tokens in, {got} out; arrival {load.arrival}; {rest}"
 
 
 def _shown(value: object) -> str:

@@ -135,21 +135,13 @@ def _latencies(hosts: Mapping[str, object]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class BarFigure:
-    """A median in ms as text, and its part of the largest one in percent, for its bar."""
-
-    text: str
-    bar: float
-
-
-@dataclass(frozen=True, slots=True)
 class NodeRow:
     """One node: how it ended, its medians, requests that met the objective, against its record."""
 
     name: str
     outcome: Outcome
     stand_in: bool
-    figures: tuple[BarFigure, ...]
+    figures: tuple[str, ...]
     good: str
     record: str
 
@@ -160,19 +152,12 @@ def fleet(record: object) -> list[NodeRow]:
     found = {n: [_median(host, key) for key in _SHOWN] for n, host in hosts.items()}
     if sum(any(v is not None for v in row) for row in found.values()) < LEAST:
         return []
-    most = [max((v for v in column if v is not None), default=0.0)
-            for column in zip(*found.values(), strict=True)]  # fmt: skip
     return [
         NodeRow(
             name=clean(name),
             outcome=outcome_of(hosts[name]),
             stand_in=latency.is_stand_in(hosts[name]),
-            figures=tuple(
-                BarFigure("unmeasured", 0.0)
-                if value is None
-                else BarFigure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
-                for value, top in zip(values, most, strict=True)
-            ),
+            figures=tuple("unmeasured" if v is None else milliseconds(v) for v in values),
             good=latency.goodput_share(latency.main_of(hosts[name])),
             record=records.word_of(hosts[name]) or "unmeasured",
         )

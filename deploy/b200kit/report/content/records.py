@@ -100,12 +100,6 @@ def _facts(found: AgainstRecord) -> Iterator[tuple[str, str]]:
             yield name, _span(span)
     if found.uncompared:
         yield "not compared", f"{', '.join(found.uncompared)} (unmeasured on one side)"
-    largest = [
-        f"{METRICS.get(metric, metric)} {' -> '.join(map(milliseconds, ends))}"
-        for metric, ends in found.largest.items()
-    ]
-    if largest:
-        yield "largest", f"{'; '.join(largest)} ms (median of the runs' maxima)"
     for metric, hint in found.hint.items():
         if not hint.inside:
             ends = f"{milliseconds(hint.low)} to {milliseconds(hint.high)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from b200kit.node.lib.documents import Malformed, structure
 from b200kit.report.document import clean, mapping, read, show, unread
@@ -34,12 +33,11 @@ class Reprovisioned:
     state: str = ""
     tone: str = "unknown"
     facts: tuple[tuple[str, str], ...] = ()
-    way: tuple[str, ...] = ()
     steps: Table = _NO_STEPS
 
 
 def reprovisioned_of(host: object) -> Reprovisioned:
-    """Return the reprovisioning of a HostRecord, with the states that it went through."""
+    """Return the reprovisioning of a HostRecord, with its steps from state to state."""
     document = read(host, "reprovision")
     there = mapping(host).get("reprovision") is not None
     if not mapping(document):
@@ -48,14 +46,12 @@ def reprovisioned_of(host: object) -> Reprovisioned:
         found = structure(TransactionReport, document)
     except Malformed as error:
         return Reprovisioned(there, f"unmeasured: {error}")
-    states = [*(taken.before for taken in found.history[:1]), *(t.after for t in found.history)]
     return Reprovisioned(
         there=True,
         title="Rollout" if found.change else "Reprovisioning",
         state=clean(found.state),
         tone=_TONES.get(found.state, "unknown"),
         facts=tuple(_facts(found)),
-        way=tuple(clean(name) for name, _ in groupby(states)),
         steps=Table(
             _HEAD,
             tuple(

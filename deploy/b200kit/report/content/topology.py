@@ -33,7 +33,8 @@ from b200kit.report.content.graph import (
     Topology,
     worst,
 )
-from b200kit.report.document import clean
+from b200kit.report.content.verdict import verdict_of
+from b200kit.report.document import clean, integer, items, read
 
 LINKS = (
     "nvlink.links", "nvlink.speed", "nvlink.version", "nvlink.remote", "nvlink.ber",
@@ -341,3 +342,32 @@ def _pair(seen: GraphInputs, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     if peers == BAD:
         return Pair("x", tone)
     return Pair("--" if tone == UNKNOWN or len(counts) < len(ends) else f"NV{min(counts)}", tone)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    """The node, the names of its GPUs with a failed finding, the replica of each GPU index."""
+
+    graph: Topology
+    faulty: frozenset[str]
+    replicas: dict[int | None, int]
+
+    def tone(self, gpu: Gpu) -> str:
+        """Return the tone of a GPU: bad with a failed finding, else that of its NVLinks."""
+        return BAD if gpu.name in self.faulty else gpu.nvlink_tone
+
+
+def machine_of(host: object) -> MachineView:
+    """Return the machine of a HostRecord, as far as its state goes."""
+    verdict = verdict_of(host)
+    failed = [f for f in verdict.findings if f.status is Status.FAIL]
+    return MachineView(
+        graph=topology(read(host, "state"), read(host, "expectation"), verdict),
+        faulty=frozenset(name for f in failed for name in (f.subject, *f.subjects)),
+        replicas={
+            gpu: replica
+            for row in items(read(host, "layout"))
+            for gpu in map(integer, items(read(row, "gpus")))
+            if gpu is not None and (replica := integer(read(row, "replica"))) is not None
+        },
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from b200kit.report.content.facts import fabric_line, links_line
 from b200kit.report.content.graph import COMPLETED, Gpu, NumaNode, Topology
-from b200kit.report.content.machine import MachineView
+from b200kit.report.content.topology import MachineView
 from b200kit.report.html import pcie_picture
 from b200kit.report.html.svg import box, clip, el, group, line, picture, text
 

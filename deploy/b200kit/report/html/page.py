@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from b200kit.node.state.verdict import Status
 from b200kit.report.charts.baseline_timeline import timeline_of
@@ -15,7 +14,6 @@ from b200kit.report.content import acceptance, facts, run
 from b200kit.report.content import latency as measured
 from b200kit.report.content.graph import Topology
 from b200kit.report.content.latency import latency_of, smoke_of
-from b200kit.report.content.machine import machine_of, matrix_of
 from b200kit.report.content.nodes import (
     HEAD,
     NodeGroup,
@@ -28,25 +26,16 @@ from b200kit.report.content.nodes import (
 from b200kit.report.content.readings import reported
 from b200kit.report.content.records import diagnosis_of, history_of, record_of, run_conditions_of
 from b200kit.report.content.reprovision import reprovisioned_of
+from b200kit.report.content.topology import MOST_GPUS, machine_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
 from b200kit.report.document import Pairs, Unmeasured, clean, read, show
-from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
 from b200kit.report.html.templates import template
 from b200kit.report.names import METRICS, hostlist, run_name
 from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, outcome_of, ranked, totals
 from b200kit.report.shown import shown
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """The section "tuning": what was found, its sweeps, every cell."""
-
-    of: Tuning
-    sweeps: list[Figure]
-    tables: tuple[Table, ...]
 
 
 def render(record: object, pages: Mapping[str, str] | None = None) -> str:
@@ -93,6 +82,8 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, smoke, record = machine_of(host), smoke_of(host), record_of(host)
     passed = [f for f in verdict_of(host).findings if f.status is Status.PASS]
+    gpus, pairs = machine.graph.gpus[:MOST_GPUS], machine.graph.pairs
+    ends = range(len(gpus))
     return {
         "anchor": anchor,
         "name": clean(name),
@@ -103,7 +94,8 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "facts": _facts(host, machine.graph),
         "picture": diagram(machine),
         "why_no_picture": clean(machine.graph.why),
-        "matrix": matrix_of(host),
+        "gpus": [gpu.name for gpu in gpus],
+        "pairs": [[pairs.get((a, b)) for b in ends] for a in ends if pairs],
         "passed": passed,
         "passed_names": ", ".join(
             f"{check} ({count} times)" if count > 1 else check
@@ -143,10 +135,12 @@ def _facts(host: object, graph: Topology) -> Pairs:
     ]
 
 
-def _tuned(found: Unmeasured | Tuning) -> Tuned | None:
+def _tuned(found: Unmeasured | Tuning) -> dict[str, object] | None:
+    """The section "tuning": what was found, its sweeps, every cell."""
     if isinstance(found, Unmeasured):
         return None
-    return Tuned(found, sweeps(found), (all_knees(found), all_cells(found)))
+    tables = (all_knees(found), all_cells(found))
+    return {"of": found, "sweeps": sweeps(found), "tables": tables}
 
 
 def _signs() -> dict[str, str]:

@@ -11,8 +11,6 @@ from b200kit.node.lib.redact import redact
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.records.expected import WITHOUT_DEPLOYMENT
 from b200kit.report.content import acceptance, facts, reprovision, run, tuning
-from b200kit.report.content import latency as measured
-from b200kit.report.content.machine import machine_of
 from b200kit.report.content.nodes import (
     MOST,
     NodeGroup,
@@ -21,8 +19,9 @@ from b200kit.report.content.nodes import (
     not_good_alike,
     whole,
 )
+from b200kit.report.content.topology import machine_of
 from b200kit.report.content.verdict import Similar, first_of, gate_line, groups_of, verdict_of
-from b200kit.report.document import Unmeasured, clean, counted, grouped, read, show
+from b200kit.report.document import clean, counted, grouped, read, show
 from b200kit.report.names import run_name
 from b200kit.report.outcome import (
     exit_code,
@@ -34,7 +33,7 @@ from b200kit.report.outcome import (
     totals,
 )
 from b200kit.report.shown import shown
-from b200kit.report.terminal import records
+from b200kit.report.terminal import latency, records
 from b200kit.report.terminal.lines import COLUMN, Lines, shorten
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
 from b200kit.run.console import PAPER
@@ -220,7 +219,7 @@ def _deployed(page: Lines, name: str, host: object) -> None:
         page.fact("node", facts.NO_STATE)
     _layout(page, host)
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
-        _latency(page, host)
+        latency.block(page, host)
     records.block(page, host)
     for label, text in (("tuning", tuning.line(host)), reprovision.line(host)):
         if text:
@@ -244,28 +243,6 @@ def _layout(page: Lines, host: object) -> None:
         shared = ""
     if shared:
         page.fact("", f"CPUs {shared} serve more than one replica: too few cores for each")
-
-
-def _latency(page: Lines, host: object) -> None:
-    smoke = measured.smoke_of(host)
-    latency = measured.latency_of(host, smoke)
-    if isinstance(smoke, Unmeasured):
-        page.fact("latency", latency.why)
-        return
-    page.fact("latency", f"smoke test: {latency.verdict}; {latency.age}")
-    for reason in latency.reasons:
-        page.fact("", reason)
-    if latency.stand_in:
-        page.hang(" " * COLUMN, (measured.STAND_IN, "mark"), ": ", text=measured.STAND_IN_WHY)
-    head = [f"{measured.STAND_IN}, ms" if latency.stand_in else "ms", "P50", "P95", "P99", "max"]
-    rows = [[row.name, *row.cells, row.largest] for row in latency.rows]
-    page.table([head, *rows], left=COLUMN, right=frozenset({1, 2, 3, 4}))
-    for note in latency.notes:
-        page.fact("", note)
-    load = dict(latency.load)
-    sent = f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}"
-    page.fact("load", f"{sent}; {load['output']} out")
-    page.fact("conditions", measured.conditions_line(smoke))
 
 
 def _stages(page: Lines, host: object) -> None:

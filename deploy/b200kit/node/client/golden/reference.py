@@ -1,7 +1,7 @@
 """A kept reference of golden answers, as one file, and a server's answers held against it.
 
-The smoke test leaves one on the node for what is served there; `b200 smoke --keep` leaves one for
-any endpoint. Where none holds, only what is no answer at all is found.
+The smoke test leaves one on the node for what is served there. Where none holds, only what is no
+answer at all is found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATH = "/var/lib/b200kit/golden.json"
 class Reference:
     """Answers to all golden prompts. tokens: asked for each; of: whose they are, and when.
 
-    holds_for: names the configuration they were given under; empty for an endpoint's.
+    holds_for: names the configuration they were given under.
     """
 
     schema: ClassVar[str] = "b200kit/golden/1"

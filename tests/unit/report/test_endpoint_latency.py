@@ -1,11 +1,10 @@
-"""What a person reads of a smoke document."""
+"""What a person reads of the smoke test of an endpoint, and what its document is made of."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from b200kit.cli.smoke_text import lines
 from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
@@ -14,6 +13,8 @@ from b200kit.node.client.smoke_result import RequestFigures, SmokeConditions, Sm
 from b200kit.node.latency.document import SmokeRun, each, requests, result
 from b200kit.node.state.serving import Objective
 from b200kit.node.state.view import Unmeasured
+from b200kit.report.terminal.latency import endpoint
+from b200kit.report.terminal.lines import Lines
 from tests.messages import assert_message, lines_with
 from tests.unit import smoke_results
 
@@ -53,7 +54,9 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> SmokeResult:
 
 def printed(smoke: SmokeResult, url: str = "x") -> list[str]:
     """What a person reads of it."""
-    return lines(smoke, url, "twice alike")
+    page = Lines()
+    endpoint(page, url, smoke, "twice alike")
+    return page.found
 
 
 def test_a_run_as_it_is_printed() -> None:
@@ -61,8 +64,9 @@ def test_a_run_as_it_is_printed() -> None:
 
 
 def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not() -> None:
-    many, few = printed(found(300), "x"), printed(found(40), "x")
-    assert "-" not in many[4].split("]")[2].split()[0]
+    many, few = printed(found(300)), printed(found(40))
+    [ttft] = [line.split() for line in many if line.split()[:1] == ["TTFT"] and "[" in line]
+    assert "-" not in ttft
     assert not any("does not carry" in line for line in many)
     assert_message(*lines_with("\n".join(few), "does not carry P95"))
 
@@ -70,14 +74,15 @@ def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not()
 def test_an_invalid_run_states_no_latency() -> None:
     output = "\n".join(printed(found(60, delay_ms=900.0), "x"))
     assert_message(output)
-    assert "P50 [" not in output
+    assert "P50" not in output
     assert "goodput" not in output
 
 
 def test_a_failed_correctness_check_leaves_nothing_but_the_verdict() -> None:
-    output = printed(found(0, paths={}, correctness=("/v1/models names [], not 'm'", "more")), "x")
-    assert_message(*output[:2])
-    assert output[2] == "      more"
+    output = printed(found(0, paths={}, correctness=("/v1/models names [], not 'm'", "more")))
+    assert output[1:] == [
+        "  load        none was sent", "FAIL", "  /v1/models names [], not 'm'", "  more",
+    ]  # fmt: skip
 
 
 def test_what_was_not_measured_is_not_a_number() -> None:
@@ -102,14 +107,6 @@ def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
     assert each["queue_times"] == [0.0, 0.5]
     assert each["errors"] == ["", "HTTP 503: busy"]
     assert each["output_lens"] == [3, None]
-
-
-def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -> None:
-    spoken = "\n".join(
-        printed(found(40, server=replace(SERVER, spec_acceptance_rate=0.71)), "http://n01:8000")
-    )
-    assert_message(spoken)
-    assert "speculated" not in "\n".join(printed(found(40), "http://n01:8000"))
 
 
 def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:
