@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from b200kit.run.places import PACKAGE
+from b200kit.node.state import node_schema
 from tests.unit import paths
 
 if TYPE_CHECKING:
     import jsonschema
 
-PATH = PACKAGE / "node" / "state" / "node-state.schema.json"
 Schema = dict[str, Any]
 
 
-@cache
-def schema() -> Schema:
-    """The whole schema."""
-    document: Schema = json.loads(PATH.read_text(encoding="utf-8"))
-    return document
+schema = node_schema.schema
 
 
 @cache

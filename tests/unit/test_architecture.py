@@ -449,7 +449,7 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
         "b200kit/node/client/texts.json",
         "b200kit/node/facts/nvml/since.json",
         "b200kit/node/state/advice.json",
-        "b200kit/node/state/node-state.schema.json",
+        "b200kit/node/state/node-state.json",
     }
     assert {name for name in names if not name.endswith(".py")} == data
 

@@ -3,9 +3,9 @@
     python -m b200kit.cli.reference_pages PAGE
     python -m b200kit.cli.reference_pages all
 
-The first form prints a page. The second one writes every page for the site (`make docs`; they are
-in no commit), and the JSON schema of NodeState. What a page says of data is the data itself: a row
-or a section an entry, by the names that its file has and explains.
+The first form prints a page, or as `schema` the JSON schema of NodeState. The second one writes
+every page for the site (`make docs`; they are in no commit). What a page says of data is the data
+itself: a row or a section an entry, by the names that its file has and explains.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -27,7 +28,6 @@ import click
 
 from b200kit import cli
 from b200kit.catalog import engines, hardware, load, shipped, systems
-from b200kit.cli import node_schema
 from b200kit.cli.command import USAGE, Command
 from b200kit.converge import stage as stages
 from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_name, not_none
@@ -35,7 +35,7 @@ from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES
-from b200kit.node.state import advice
+from b200kit.node.state import advice, node_schema
 from b200kit.node.state.verdict import Action
 from b200kit.readiness import checks as readiness
 from b200kit.report import outcome
@@ -506,7 +506,7 @@ MiB, power in mW, clocks in MHz, temperature in C. How to write one by hand:
 def node_state_markdown() -> str:
     """docs/reference/node-state.md: every field of an observation, as its description has it."""
     form = (node_schema.__doc__ or "").partition("\n\n")[2].rpartition("\n\n")[0]
-    text = (_CATALOG / "node-state.yaml").read_text(encoding="utf-8")
+    text = (PACKAGE / "node" / "state" / "node-state.yaml").read_text(encoding="utf-8")
     return f"{_head('NodeState', _NODE_STATE)}{form}\n\n```yaml\n{text}```\n"
 
 
@@ -707,13 +707,16 @@ def write(folder: Path) -> None:
         (folder / f"{name}.md").write_text(made(), encoding="utf-8")
 
 
+def _schema() -> str:
+    return json.dumps(node_schema.schema(), indent=1) + "\n"
+
+
 def main(argv: list[str]) -> int:
-    """Print one page or the schema, or write all of them."""
+    """Print one page or the schema of NodeState, or write all pages."""
     if argv == ["all"]:
         write(_FOLDER)
-        node_schema.STORED.write_text(node_schema.schema_json(), encoding="utf-8")
         return 0
-    page = {**PAGES, "schema": node_schema.schema_json}.get(argv[0]) if len(argv) == 1 else None
+    page = {**PAGES, "schema": _schema}.get(argv[0]) if len(argv) == 1 else None
     if page is None:
         sys.stderr.write(
             f"usage: python -m b200kit.cli.reference_pages all|schema|{'|'.join(PAGES)}\n"

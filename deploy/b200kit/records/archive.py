@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import secrets
 import tarfile
@@ -23,13 +22,12 @@ from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
 from b200kit.node.lib.documents import decode, unstructure
-from b200kit.node.state import view
+from b200kit.node.state import node_schema, view
 from b200kit.node.state.agent import AgentState
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
 SCHEMA = "b200kit/bundle/1"
-_SCHEMA_FILE = PACKAGE / "node" / "state" / "node-state.schema.json"
 _README = """\
 One node as b200kit {version} observed it, for `b200 judge {name}`.
 
@@ -56,8 +54,7 @@ def shipped() -> frozenset[str]:
 
 def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str] = ()) -> Sanitised:
     """Both documents under a key that nobody keeps."""
-    schema = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
-    key = secrets.token_bytes(32)
+    key, schema = secrets.token_bytes(32), node_schema.schema()
     return sanitised(state, expectation, schema, words(), key, names, shipped())
 
 

@@ -1,6 +1,6 @@
 """An observation without what names a site: each field as its kind in the schema asks. Pure.
 
-Only what node-state.schema.json has is taken. A number, a list of CPUs, a PCI address or a word of
+Only what node-state.yaml has is taken. A number, a list of CPUs, a PCI address or a word of
 a closed list is kept: its kind leaves no room for anything else. Identities and texts are replaced
 (records/pseudonyms.py), and a field that the schema does not have is dropped.
 """

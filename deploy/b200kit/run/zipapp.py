@@ -44,7 +44,7 @@ class LibraryRefused(Exception):
 def contents() -> dict[str, bytes]:
     """Path in the archive to content: nothing but what the node needs."""
     node = PACKAGE / "node"
-    sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *node.rglob("*.schema.json")]
+    sources = [PACKAGE / "__init__.py", *node.rglob("*.py")]
     files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sources}
     for path in node.rglob("*.yaml"):
         table = json.dumps(tables.parse(path.read_text(encoding="utf-8")), ensure_ascii=False)

@@ -1,7 +1,7 @@
 """The observation: one JSON document with everything a decision about the node needs.
 
 Every part is read on its own and side by side; what fails is unmeasured with the reason and the
-rest is still there. The document is described by b200kit/node/state/node-state.schema.json.
+rest is still there. The document is described by b200kit/node/state/node-state.yaml.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a reading can be at all: whatever is outside is unmeasured, before anything is judged by it.
 
-node-state.schema.json says for every field of a NodeState its kind and range. A driver answers
+node-state.yaml says for every field of a NodeState its kind and range. A driver answers
 "unknown" with a width of 63 or with all bits set, a broken one with a negative count, and an
 attacker's node with whatever it likes: none of these is a reading, and as an unmeasured one it
 cannot pass. A field of which only one entry of a list may have a value (`uniqueBy`: a UUID, a link
@@ -13,9 +13,7 @@ left alone, as nothing reads it.
 
 from __future__ import annotations
 
-import json
 import operator
-import pkgutil
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,6 +21,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from b200kit.node.lib.readings import short, unmeasured
+from b200kit.node.state import node_schema
 
 Vet = Callable[[Any], Any]
 """A value to itself, or to the unmeasured reading in its place. Never changes its argument."""
@@ -42,7 +41,7 @@ def plausible(document: T) -> T:
 
 @cache
 def _document() -> Vet:
-    schema = json.loads(pkgutil.get_data(__package__, "node-state.schema.json") or b"")
+    schema = node_schema.schema()
     return _Compiler(schema["$defs"]).vet(schema)
 
 

@@ -4,7 +4,7 @@ The document comes from another machine, another version or a person's editor. A
 missing, was not measured or is of another type raises `Unread`, which says where and why; the judge
 turns it into an unmeasured finding, once a check or once a part. So no check has to look after what
 it was not given, and none can forget to. `known` is for what may be absent: names in a message, the
-second opinion of a rule. The keys and units are described by node-state.schema.json and
+second opinion of a rule. The keys and units are described by node-state.yaml and
 docs/reference/node-state.md.
 """
 

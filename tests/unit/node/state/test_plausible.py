@@ -86,7 +86,7 @@ def test_any_document_is_answered(document: Any) -> None:
 def test_node_program_carries_the_schema() -> None:
     """As the program reads it: from the archive, not from the source tree."""
     with zipfile.ZipFile(io.BytesIO(zipapp.build()[0])) as archive:
-        assert "b200kit/node/state/node-state.schema.json" in archive.namelist()
+        assert "b200kit/node/state/node-state.json" in archive.namelist()
 
 
 @in_subtests("number", range(spoiled.FIXED), one_in=10)

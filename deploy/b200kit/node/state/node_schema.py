@@ -1,4 +1,4 @@
-"""The JSON schema of NodeState, made from the short description in catalog/node-state.yaml.
+"""The JSON schema of NodeState, made from the short description in node-state.yaml.
 
 Each reading is `KIND | what it is | why no check judges it`, the last two only where there is
 something to say, or a mapping with that under `$` and the fields of its record beside it; a field
@@ -8,39 +8,39 @@ fields, and a slash separates alternatives. Other words are JSON schema's types 
 top of the file. Beside a list of records `$unique` names the fields whose values only one entry may
 have, and `$most` says how many entries there can be. The keywords `uniqueBy` and `unjudged` of the
 schema are ours.
-
-The node program reads every document through the same schema (b200kit/node/state/plausible.py), so
-it is stored there.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from b200kit.catalog import shipped
-from b200kit.run.places import PACKAGE
+from b200kit.node.lib import tables
 
 Part = dict[str, Any]
-STORED = PACKAGE / "node" / "state" / "node-state.schema.json"
-_SOURCE = PACKAGE / "catalog" / "node-state.yaml"
 _UNMEASURED = {"$ref": "#/$defs/unmeasured"}
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+@cache
 def schema() -> Part:
     """The schema as a document."""
-    source = shipped.read(_SOURCE)
+    source = tables.load(__package__, "node-state")
     made = Description(source["kinds"])
     head = {"$schema": _DIALECT, **source["head"]}
     definitions = {"unmeasured": made.part(source["unmeasured"]), **made.definitions()}
     return {**head, **made.part(source["state"]), "$defs": definitions}
 
 
-def schema_json() -> str:
-    """node/state/node-state.schema.json, as it is stored."""
-    return json.dumps(schema(), indent=1, ensure_ascii=True) + "\n"
+def _typed(value: Any) -> Any:
+    """Numbers and true of a table, which has texts alone."""
+    if isinstance(value, dict):
+        return {key: _typed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_typed(inner) for inner in value]
+    return int(value) if re.fullmatch("-?[0-9]+", value) else True if value == "true" else value
 
 
 class Description:
@@ -52,7 +52,7 @@ class Description:
     def definitions(self) -> dict[str, Part]:
         """The kinds that have a name, by it."""
         return {
-            name: self.part(kind) if "$" in kind else dict(kind)
+            name: self.part(kind) if "$" in kind else _typed(kind)
             for name, kind in self._kinds.items()
         }
 
@@ -73,7 +73,7 @@ class Description:
         if word == "list":
             part = {"type": "array", "items": self._kind(rest, fields)}
             unique = str(fields.get("$unique", "")).split()
-            most = {"maxItems": fields["$most"]} if "$most" in fields else {}
+            most = {"maxItems": int(str(fields["$most"]))} if "$most" in fields else {}
             return {**part, **most, **({"uniqueBy": unique} if unique else {})}
         if word == "map":
             keys = {"$ref": "#/$defs/text"}
