@@ -128,7 +128,7 @@ def check_all(state: State) -> None:
                 RUN.nodes[host.name] = found
             else:
                 faults += [(host, problem) for problem in found]
-    of_data, faults = group_data.once(faults)
+    of_data, faults = group_data.misnamed(state.inventory, faults)
     inventory = group_data.inventory()
     of_lists = (f"{inventory}: {line}" for line in connections.of_lists(state.inventory))
     of_text = inventory_text.faults(Path(inventory))
