@@ -55,6 +55,10 @@ _VARIABLES = {
     },
 }
 """Variables that would undo what the kit pins for any engine, or be overridden, each with why."""
+# A unit's own directory is not the site's. vLLM's own templates have no directory at all.
+_RELATIVE = re.compile(
+    r"(?!/|template_[a-z0-9_]+\.jinja$)[^{}\s:]+\.(jinja2?|py|json|ya?ml|txt)|(~|\.\.?)/\S*"
+)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFF = ("", "0", "false", "False")
 
@@ -129,9 +133,15 @@ def _unlisted(kind: EngineKind, version: str, known: EngineKnowledge) -> str:
 
 
 def _wrong(kind: EngineKind, engine: Engine, version: Version) -> Iterator[Problem]:
+    given = dict(engine.flags)
     for name, value in engine.flags:
-        # A secret in the wrong place is reported elsewhere, without its value.
-        message = "" if _SECRET_VALUE.search(str(value)) else version.wrong_flag(name, value)
+        # A secret in the wrong place is reported elsewhere, without its value. Of what a plugin
+        # brings, as tool-parser-plugin a tool-call-parser, it alone knows the names.
+        secret = _SECRET_VALUE.search(str(value))
+        brought = f"{name.replace('-call', '')}-plugin" in given
+        message = "" if secret or brought else version.wrong_flag(name, value)
+        if not (message or secret) and _RELATIVE.fullmatch(str(value)):
+            message = f"must be a whole path on the node, from / on, not {value!r}"
         if message and name not in kind.owned:
             yield Problem(f"engine.flags.{name}", message)
     for name, _ in engine.environment:

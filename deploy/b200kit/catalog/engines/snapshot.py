@@ -39,8 +39,16 @@ def vllm() -> tuple[str, dict[str, Entry], list[str]]:
     # The module that fills the parser has moved with nearly every version; the command has not.
     [command] = importlib.import_module("vllm.entrypoints.cli.serve").cmd_init()
     parser = command.subparser_init(flexible().add_subparsers(parser_class=flexible))
+    flags = dict(_flags(parser))
+    # It holds these to its lists of parsers only once the server is made.
+    for flag, module, manager in (
+        ("tool-call-parser", "vllm.tool_parsers", "ToolParserManager"),
+        ("reasoning-parser", "vllm.reasoning", "ReasoningParserManager"),
+    ):
+        known = getattr(importlib.import_module(module), manager).list_registered()
+        flags[flag]["choices"] = sorted(known)
     variables = importlib.import_module("vllm.envs").environment_variables
-    return importlib.import_module("vllm").__version__, dict(_flags(parser)), sorted(variables)
+    return importlib.import_module("vllm").__version__, flags, sorted(variables)
 
 
 def sglang() -> tuple[str, dict[str, Entry], list[str]]:
