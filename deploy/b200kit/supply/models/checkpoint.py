@@ -22,6 +22,8 @@ from b200kit.sizing.dimensions import Dimensions, ModelError
 LENGTH = 8
 # The format allows 100 MB. A tensor takes some 150 bytes, so that these are 200,000 of one file.
 _MOST_HEADER = 32 << 20
+# Lists and objects besides the three of a tensor: those in texts of its metadata.
+_MOST_OTHERS = 1 << 16
 _MOST_DIMENSIONS, _MOST_NUMBER = 16, 1 << 62
 _BITS: Mapping[str, int] = {
     "F4": 4,
@@ -60,6 +62,9 @@ def header_length(first: bytes, size: int) -> int:
 
 def header_tensors(header: bytes, size: int) -> dict[str, Tensor]:
     """The tensors by name; HeaderError where header and *size* of the file do not agree."""
+    nested = header.count(b"[") + header.count(b"{")
+    if nested > 3 * header.count(b'"dtype"') + _MOST_OTHERS:
+        raise HeaderError("its header has more lists and objects than its tensors need")
     try:
         document = documents.parse(header, _MOST_HEADER)
         rows = {name: row for name, row in document.items() if name != "__metadata__"}
