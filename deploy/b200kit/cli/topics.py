@@ -18,8 +18,8 @@ from b200kit.catalog.recognised import on_bus
 from b200kit.cli import command as commands
 from b200kit.cli import reference_pages
 from b200kit.cli.reference_pages import first_line, plain
-from b200kit.inventory.keys.problem import Schema, expected, json_schema
-from b200kit.inventory.spec import NodeSpec
+from b200kit.inventory import spec
+from b200kit.inventory.keys import problem
 from b200kit.monitoring import files as monitoring
 from b200kit.node.acceptance import table as acceptance
 from b200kit.node.checks.judge import judge_vetted, registered
@@ -193,14 +193,14 @@ def _of_alert(name: str) -> Iterator[Fact]:
 
 
 @cache
-def _keys() -> dict[str, Schema]:
-    root = json_schema(NodeSpec)
+def _keys() -> dict[str, problem.Schema]:
+    root = problem.json_schema(spec.NodeSpec)
     return dict(reference_pages.keys(root, root))
 
 
 def _of_key(name: str) -> Iterator[Fact]:
     key = _keys()[name]
-    yield "value", expected(key)
+    yield "value", problem.expected(key)
     yield "default", reference_pages.default_of(key)
     inner = (one.removeprefix(f"{name}.") for one in _keys() if one.startswith(f"{name}."))
     yield "keys in it", ", ".join(one for one in inner if "." not in one)
@@ -316,7 +316,9 @@ def named(words: str) -> list[Topic]:
     Case and spaces do not matter, as in FAILED at gate, exit 1 or not reached.
     """
     wanted = _plain(words)
-    known = [(kind, name) for kind, of in KINDS.items() for name in of.names()]
+    # Only an event may have a check's name, too; asking all kinds takes a second.
+    kinds = ["check", "event"] if wanted in _checks() else KINDS
+    known = [(kind, name) for kind in kinds for name in KINDS[kind].names()]
     at = re.fullmatch(r"(failed)-at-(.+)", wanted)
     either = at.groups() if at else (wanted.removeprefix("exit-"),)
     found = [pair for pair in known if _plain(pair[1]) in either] or [

@@ -168,5 +168,5 @@ def test_a_node_that_is_not_looked_at_is_not_fit(serving: Outcome) -> None:
     assert check.code == 1
     findings = check.host(NODE)["verdict"]["findings"]
     failed = {finding["check"] for finding in findings if finding["status"] == "fail"}
-    assert failed >= {"watchdog.service", "watchdog.looks"}
+    assert failed >= {"watchdog.service", "watchdog.look"}
     on(NODE, "systemctl start b200-agent")

@@ -55,6 +55,12 @@ def test_a_kind_lists_its_names(capsys: Capture) -> None:
     assert {*registered()} <= {line.split()[0] for line in out.splitlines()}
 
 
+def test_name_of_a_check_is_of_no_other_kind_but_an_event() -> None:
+    kinds = {kind: {*of.names()} for kind, of in topics.KINDS.items()}
+    checks, _ = kinds.pop("check"), kinds.pop("event")
+    assert not [kind for kind, names in kinds.items() if names & checks]
+
+
 def test_a_check_says_what_it_expects_by_whom_what_to_do_and_what_shows_it(capsys: Capture) -> None:
     [found] = explained(capsys, "nvlink.links")
     assert (found["kind"], found["name"]) == ("check", "nvlink.links")

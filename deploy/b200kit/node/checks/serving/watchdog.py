@@ -78,7 +78,7 @@ def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
 
 
-@check("watchdog.looks")
+@check("watchdog.look")
 def looks(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The node was looked at of late, and no fault is confirmed there."""
     asked = expect.requested(dict, "watchdog")
