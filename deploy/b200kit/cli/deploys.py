@@ -34,6 +34,10 @@ PASSWORD = click.option(
 JUMP = click.option(
     "-J", "--jump", metavar="[USER@]HOST[:PORT]", help="As ssh -J: the jump host before the nodes."
 )
+_DATA = click.option(
+    "--data", "given", multiple=True, metavar="KEY=VALUE",
+    help="Another value of a key of the inventory in this run; may be given again.",
+)  # fmt: skip
 _DRY = click.option("--dry-run", "dry", is_flag=True, help="Say what it would do; change nothing.")
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before the first change.")
 _DRIVER = click.option(
@@ -152,22 +156,17 @@ def command_of(name: str) -> click.Command:
 
     def run(
         nodes: tuple[str, ...], inventory: Path | None, verbose: bool, asks: bool, as_json: bool,
-        dry: bool = False, yes: bool = True, **own: Any,
+        given: tuple[str, ...], dry: bool = False, yes: bool = True, **own: Any,
     ) -> int:  # fmt: skip
+        if wrong := next((word for word in given if "=" not in word), None):
+            raise click.UsageError(f"--data {wrong} is not KEY=VALUE")
         return run_entry(
-            deploy.entry,
-            nodes,
-            inventory,
-            verbose,
-            asks,
-            as_json,
-            dry=dry,
-            asked=not yes,
-            data=deploy.data(**own),
-        )
+            deploy.entry, nodes, inventory, verbose, asks, as_json, dry=dry, asked=not yes,
+            data=[*given, *deploy.data(**own)],
+        )  # fmt: skip
 
     run.__doc__ = f"{deploy.does}\n\n{deploy.says}"
-    options = (*deploy.options, INVENTORY, PASSWORD, VERBOSE, JSON)
+    options = (*deploy.options, _DATA, INVENTORY, PASSWORD, VERBOSE, JSON)
     for option in reversed(options):
         run = option(run)
     every = deploy.all_nodes

@@ -103,7 +103,9 @@ def test_removal_names_its_nodes_and_what_goes_with_the_kit(
     assert cli.main(["remove", "-y"]) == USAGE
     assert cli.main(["remove", "-y", "n01"]) == 0
     assert cli.main(["remove", "-y", "n01", "--weights", "--purge-driver"]) == 0
-    assert ran == [[], ['remove=["driver", "weights"]']]
+    assert cli.main(["deploy", "n01", "--data", "passport=renew"]) == 0
+    assert cli.main(["deploy", "n01", "--data", "passport"]) == USAGE
+    assert ran == [[], ['remove=["driver", "weights"]'], ["passport=renew"]]
 
 
 @pytest.mark.parametrize(
