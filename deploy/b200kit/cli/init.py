@@ -1,11 +1,10 @@
-"""`b200 init [USER@]HOST...`: a site's inventory, from a look at its nodes and three answers."""
+"""`b200 init [USER@]HOST...`: a site's inventory, from a look at its nodes and a model."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -68,8 +67,8 @@ class _Ways:
     help="The site's directory; else the site here, or .",
 )
 @click.option(
-    "--model", metavar="MODEL",
-    help="What to serve: a name of the catalogue or of the Hub, or yours.",
+    "--model", required=True, metavar="MODEL",
+    help="What to serve: a name of the catalogue (b200 models) or of the Hub, or yours.",
 )  # fmt: skip
 @click.option(
     "--goal", type=click.Choice(sorted(GOALS)), default="balanced", show_default=True,
@@ -104,7 +103,7 @@ class _Ways:
 )  # fmt: skip
 @click.option("--write", is_flag=True, help="Replace what differs.")
 def command(
-    hosts: tuple[str, ...], folder: Path | None, model: str | None, goal: str,
+    hosts: tuple[str, ...], folder: Path | None, model: str, goal: str,
     endpoint: str | None, source: str, known: Path | None, consoles: tuple[str, ...],
     prints: tuple[str, ...], ssh_config: str | None, jump: str | None, asks: bool, fetch: bool,
     write: bool,
@@ -117,8 +116,7 @@ def command(
     _require_sound(hosts, jump, endpoint, source)
     folder = folder or places.site() or Path()
     require_writable(folder / places.INVENTORIES)
-    word = model or _answer()
-    name = _named(word, folder)
+    name = _named(model, folder)
     choices = shipped.read(_CHOICES)
     trusted = Sources(
         [known] if known else [],
@@ -128,7 +126,7 @@ def command(
     with TemporaryDirectory() as work:
         ways = _Ways(trusted, ssh_config, jump, sudo_password() if asks else None, Path(work))
         nodes = _seen(hosts, ways, folder)
-    of = manifest.repository(word, load.load().models.get(name))
+    of = manifest.repository(model, load.load().models.get(name))
     if fetch and source == plan.INTERNET:
         _bring(nodes, of, name, folder / places.INVENTORIES)
     asked = _asked(folder, name, goal, endpoint, source)
@@ -156,15 +154,6 @@ def _require_sound(
             ipaddress.ip_address(endpoint)
         except ValueError:
             raise click.UsageError(f"--endpoint {endpoint} is no address") from None
-
-
-def _answer() -> str:
-    """The model, from a person at a terminal."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("--model is not given: see `b200 models`")
-    words = sorted(load.load().models)
-    said: str = click.prompt("model", type=click.Choice(words), err=True)
-    return said
 
 
 def _named(word: str, folder: Path) -> str:
@@ -328,8 +317,8 @@ def _next(folder: Path, nodes: Sequence[SeenNode], asked: SiteRequest, of: str) 
         steps += [] if token.exists() else [f"(umask 077; cat > {token})   {account}"]
         steps += [] if asked.revision else [f"export HF_TOKEN=$(cat {token})"]
     if asked.revision is None:
-        model = known.models.get(asked.model)
-        steps.append(manifest.pin_command(asked.model, model, inventories / "models"))
+        models = inventories / "models"
+        steps.append(f"b200 model pin {of} --to {models} --name {asked.model}")
         typed = shlex.join(node.typed for node in nodes)
         steps.append(f"b200 init {typed} --to {folder} --model {asked.model} --write")
     if asked.fingerprint:

@@ -114,16 +114,18 @@ def test_pinned_model_and_the_mirrors_key_are_taken_from_beside_the_inventory(
     assert run(known, "n01") == 3
 
 
-def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys: Capture) -> None:
+def test_what_is_missing_or_wrong_is_refused_before_a_node_is_asked(
+    known: Path, capsys: Capture
+) -> None:
     for words in (
         ["n01"],
         ["n01", "--model", "llama-3.3-70b"],
         ["n01", "--model", "m", "--console", "n01"],
-        ["n01", "root@n01"],
+        ["n01", "root@n01", "--model", "m"],
         ["n01", "--model", "../m"],
-        ["n01", "--source", "mirror.example"],
-        ["n01", "--source", "http://mirror..example:8080"],
-        ["n01", "--endpoint", "everywhere"],
+        ["n01", "--source", "mirror.example", "--model", "m"],
+        ["n01", "--source", "http://mirror..example:8080", "--model", "m"],
+        ["n01", "--endpoint", "everywhere", "--model", "m"],
     ):
         assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 64
     assert_message(capsys.readouterr().err)

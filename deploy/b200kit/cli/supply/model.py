@@ -56,7 +56,7 @@ def command() -> None:
 
 
 @command.command("publish", cls=Command, exit_codes=_CODES)
-@click.argument("what", metavar="REPO@COMMIT|DIR")
+@click.argument("what", metavar="REPO[@COMMIT]|DIR")
 @click.option(
     "--to", "store", required=True, type=NewFolder(), metavar="DIR",
     help="Directory of the model store.",
@@ -86,7 +86,7 @@ def publish_model(
 
 
 @command.command("pin", cls=Command, exit_codes=_CODES)
-@click.argument("what", metavar="MODEL|REPO@COMMIT")
+@click.argument("what", metavar="MODEL|REPO[@COMMIT]")
 @click.option(
     "--to", "folder", required=True, metavar="DIR",
     type=NewFolder(), help="`models/` beside the inventory.",
@@ -99,13 +99,13 @@ def pin_model(
 ) -> int:
     """Write the manifest alone, for nodes with `source = "internet"`, which fetch from the Hub.
 
-    Hashes and sizes of large files are the Hub's; small ones are read.
+    Hashes and sizes of large files are the Hub's; small ones are read. Without COMMIT it is the one
+    at which the repository stands now.
     """
     with _refusals():
         models = load.load().models
         if known := model_name.known(what, models):
             name, what = name or known, manifest.repository(what, models[known])
-        manifest.origin(what)
         named = _name(what, name)
         path, model = _pin(what, named, folder, without, pickles)
     console.err(f"{path}: {len(model.entries)} files")
@@ -114,16 +114,15 @@ def pin_model(
 
 
 def pin(what: str, name: str, folder: Path) -> Path:
-    """Write the manifest of REPO@COMMIT below *folder*; returns its path. Raises Refusal."""
+    """Write the manifest of REPO[@COMMIT] below *folder*; returns its path. Raises Refusal."""
     with _refusals():
-        manifest.origin(what)
         return _pin(what, name, folder, (), ())[0]
 
 
 def _pin(
     what: str, name: str, folder: Path, without: Collection[str], pickles: Collection[str]
 ) -> tuple[Path, _Model]:
-    model = _model(what, without, pickles)
+    model = _model(hub.pinned(what), without, pickles)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / manifest_file(name, manifest.revision(model.raw))
     durable_files.replace(path, model.raw.decode(), 0o644)
@@ -153,7 +152,7 @@ def _model(what: str, without: Collection[str], pickles: Collection[str]) -> _Mo
     found = (
         _of_directory(root, without)
         if root.is_dir()
-        else _of_hub(manifest.origin(what), without, pickles)
+        else _of_hub(manifest.origin(hub.pinned(what)), without, pickles)
     )
     _check(found.entries, found.read, pickles)
     # As nodes will read it.

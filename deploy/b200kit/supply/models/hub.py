@@ -48,6 +48,17 @@ def terms(repository: str) -> str:
     return f"{endpoint()}/{repository}"
 
 
+def pinned(word: str) -> str:
+    """REPO@COMMIT; for REPO alone, the commit at which it stands now. Raises SupplyRefused."""
+    if "@" in word:
+        return word
+    library = _library()
+    try:
+        return f"{word}@{library.HfApi().model_info(word, timeout=_TIMEOUT_S).sha}"
+    except Exception as error:
+        raise SupplyRefused(_why(library, Origin(word, "main"), error)) from None
+
+
 def is_gated(word: str) -> bool:
     """Whether the Hub says of ORG/NAME[@COMMIT] that an account must accept its terms first.
 

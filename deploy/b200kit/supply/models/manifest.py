@@ -40,8 +40,7 @@ def origin(word: str) -> Origin:
     if not _REPOSITORY.fullmatch(repository):
         raise ValueError(f"{word} is no REPO@COMMIT")
     if not _COMMIT.fullmatch(commit):
-        said = f'"{commit}" is no commit' if commit else "no commit is named"
-        raise ValueError(f"{repository}: {said}: 40 hexadecimal digits, as a branch may move")
+        raise ValueError(f'{repository}: "{commit}" is no commit, which has 40 hexadecimal digits')
     return Origin(repository, commit)
 
 
@@ -76,5 +75,5 @@ def repository(word: str, model: Model | None) -> str:
     if "@" in word:
         return word
     if model and "/" in model.source and " " not in model.source:
-        return f"{model.source}@{model.revision or 'COMMIT'}"
+        return f"{model.source}@{model.revision}" if model.revision else model.source
     return word if "/" in word else "REPO@COMMIT"

@@ -19,7 +19,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 LARGE = ".safetensors"
-_API = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)/(?P<what>revision|tree)/(?P<commit>[^/]+)")
+_API = re.compile(
+    r"/api/models/(?P<repo>[^/]+/[^/]+)(?:/(?P<what>revision|tree)/(?P<commit>[^/]+))?"
+)
 _MAY = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)/auth-check")
 _RESOLVE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<commit>[^/]+)/(?P<path>.+)")
 _KEPT = re.compile(
@@ -151,7 +153,7 @@ class _Front(_Handler):
             return self.answer(
                 401, X_Error_Code="GatedRepo", X_Error_Message="Access is restricted"
             )
-        if found.groupdict().get("commit", repository.commit) != repository.commit:
+        if (found.groupdict().get("commit") or repository.commit) != repository.commit:
             return self.answer(404, X_Error_Code="RevisionNotFound")
         act(found, repository)
         return None

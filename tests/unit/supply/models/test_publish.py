@@ -137,6 +137,9 @@ def test_pin_writes_the_manifest_alone_and_publish_has_the_same(
     said = capsys.readouterr().out
     [path] = (tmp_path / "models").iterdir()
     assert path.name == f"tiny-llama-{revision(path.read_bytes())[:12]}.json"
+    # Its commit is the one at which the repository stands.
+    assert main(["model", "pin", WHAT.partition("@")[0], "--to", str(tmp_path / "now")]) == 0
+    assert capsys.readouterr().out == said
     # Of large files a few bytes each.
     assert {first for _, first in hub.sent} == {0}
     assert publish(WHAT, tmp_path / "store") == 0
@@ -392,7 +395,6 @@ def test_hub_says_without_a_token_whether_a_model_is_gated(token: str | None, hu
 @pytest.mark.parametrize(
     "what",
     [
-        REPOSITORY,
         f"{REPOSITORY}@main",
         "org@" + COMMIT,
         f"{REPOSITORY}@{'d' * 40}",
