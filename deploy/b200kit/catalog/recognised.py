@@ -50,12 +50,9 @@ def matching(
                     f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
                 )
             return hardware
-    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(map(gpu_name, sorted(one.gpus)))})"
-              for one in candidates]  # fmt: skip
     seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(map(gpu_name, sorted(ids)))}"
-    raise Unrecognised(
-        f"the node shows {seen if ids else 'no GPU'}, which is not {', '.join(boards)}"
-    )
+    names = ", ".join(one.name for one in candidates)
+    raise Unrecognised(f"the node shows {seen if ids else 'no GPU'}: it is none of {names}")
 
 
 def _kind(state: Mapping[str, Any]) -> Kind | None:

@@ -125,8 +125,7 @@ class _Commands(Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """An example of each group."""
         with formatter.section("Examples"):
-            for command, does in EXAMPLES.items():
-                formatter.write(f"  {command:<44} {does}\n")
+            formatter.write_dl(list(EXAMPLES.items()), col_max=44)
 
 
 @click.group(

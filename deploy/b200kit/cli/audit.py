@@ -134,5 +134,5 @@ def _copies(reports: Path | None, run: str, names: list[str]) -> Copies:
 def _compared(copies: Copies, names: list[str]) -> str:
     where = f" ({copies.folder})" if copies.folder else ""
     count = len(copies.by_node)
-    more = "" if count == len(names) else "; deploy/check.py reads those of the nodes that answer"
+    more = "" if count == len(names) else "; b200 check reads those of the nodes that answer"
     return f"compared with the own copies of {count} of {counted(len(names), 'node')}{where}{more}"

@@ -155,7 +155,7 @@ def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:
     try:
         data = name or on_bus(state, hardware.machines().values()).name
     except Unrecognised as error:
-        why = f"{error}; name it with --hardware"
+        why = f"{error}; another host, or --hardware names what it should be"
         return {"outcome": "unmeasured", "error": why, "state": state}
     expectation = without_deployment(data, state)
     bare_verdict = bare.judged(expectation, state)

@@ -73,7 +73,7 @@ def _wrong(
             param.process_value(ctx, param.consume_value(ctx, given)[0])
         except click.BadParameter as error:
             error.ctx, error.param = ctx, param
-            yield f"{error.format_message().rstrip('.')}."
+            yield f"{error.format_message().rstrip('.')}.".replace("?.", "?")
 
 
 class Group(click.Group):

@@ -195,7 +195,8 @@ def _keys(looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part]
         shutil.which("ssh-add") and os.environ.get("SSH_AUTH_SOCK")
     ) else None  # fmt: skip
     agent = len(listed.stdout.splitlines()) if listed and listed.returncode == 0 else 0
-    files = [path.stem for path in sorted(Path("~/.ssh").expanduser().glob("id_*.pub"))]
+    there = Path("~/.ssh").expanduser().glob("id_*")
+    files = sorted(path.name for path in there if path.suffix != ".pub")
     seen = f"{agent} in the agent; in ~/.ssh: {', '.join(files) or 'none'}"
     yield _part(
         "ssh keys", bool(agent or files), seen,

@@ -100,7 +100,7 @@ def _recorded(
     try:
         own = node.expectation or expected.by_its_gpus(node.state, hardware)
     except recognised.Unrecognised as error:
-        where = f"{node.name if named else path}: {error}; name it with --hardware"
+        where = f"{node.name if named else path}: {error}; --hardware names what it should be"
         raise recognised.Unrecognised(where) from None
     asked = observed_file.document_of(expect) if expect else own
     if isinstance(asked, dict):

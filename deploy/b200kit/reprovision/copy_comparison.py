@@ -75,7 +75,7 @@ def fault(lines: Sequence[LedgerLine], copy: object, run: str) -> str:
     if expected and known.index(copied.audit) < known.index(expected):
         return (
             f"it ends at action {copied.audit[:10]}, and {expected[:10]} was copied to it later: "
-            "an older one was put back, or it was read before that (run deploy/check.py)"
+            "an older one was put back, or it was read before that (run b200 check)"
         )
     return _changed(lines, copied)
 

@@ -271,5 +271,5 @@ def left_out_line(tx: Transaction) -> str:
     whose = "the machine's own fault" if change.own else "whose fault is not known"
     return (
         f"out of service since {tx.opened}: {change.failed}; {whose}: {change.lost}. "
-        f"deploy/reprovision.py --limit {tx.node} repairs it with what it served before"
+        f"b200 repair {tx.node} repairs it with what it served before"
     )

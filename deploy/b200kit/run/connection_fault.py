@@ -87,7 +87,7 @@ FAULTS = (
         "timed out|timeout|not reached in|no route to host|network is unreachable|host is down|"
         "no answer",
         "look at its power and its console, then at the network and firewalls in between; if it "
-        "stays away: deploy/reprovision.py",
+        "stays away: b200 repair",
         node=True,
     ),
     _row(
@@ -97,7 +97,7 @@ FAULTS = (
 )  # fmt: skip
 ON_THE_NODE = ("sudo-refused", "no-python")
 """Causes that a node itself tells of, once it was reached; the others nobody on it is believed."""
-OTHER = "log in by hand, ssh -v says more; if it stays away: deploy/reprovision.py"
+OTHER = "log in by hand, ssh -v says more; if it stays away: b200 repair"
 """What to do where nobody knows the cause."""
 _BY_CODE = {fault.code: fault for fault in FAULTS}
 

@@ -56,7 +56,7 @@ class Tuning:
         if self.plan is None:
             node = self.node
             if not drift.is_present(engine_install.stamp(node), node.state or {}):
-                raise StageFailed("nothing serves here yet: take it live with deploy/b200.py first")
+                raise StageFailed("nothing serves here yet: take it live with b200 deploy first")
             node.layout()
             self.plan = for_node(node, self.parse)
             for refused in self.plan.refused:

@@ -27,7 +27,7 @@ def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A controller without a fault, outside any site, whatever this machine is."""
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA")
+    (home / ".ssh/id_ed25519").write_text("")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
@@ -58,7 +58,7 @@ def test_a_sound_controller_without_a_site_has_nothing_to_correct(capsys: Captur
 def test_what_is_wrong_says_what_to_do(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, sound: Path
 ) -> None:
-    (sound / ".ssh/id_ed25519.pub").unlink()
+    (sound / ".ssh/id_ed25519").unlink()
     monkeypatch.setattr("shutil.which", lambda name: None if name == "ssh" else f"/{name}")
     monkeypatch.setattr(doctor, "clock_synchronized", lambda: False)
     monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
@@ -114,7 +114,7 @@ def test_the_inventory_is_read_as_a_run_reads_it(
 def test_keys_are_no_matter_where_every_node_names_one(
     sound: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (sound / ".ssh/id_ed25519.pub").unlink()
+    (sound / ".ssh/id_ed25519").unlink()
     site(sound)
     monkeypatch.setattr(site_problems, "of_inventory", lambda _: InventoryLook(("n",), (), ()))
     assert looked(capsys, 0) == {}

@@ -21,7 +21,7 @@ AT_REST = ("inactive", "failed")
 COMPLETED = 3
 """NVML_GPU_FABRIC_STATE_COMPLETED."""
 
-_WITH_RESET = "with a reset of all GPUs and no replica running (deploy/reprovision.py)"
+_WITH_RESET = "with a reset of all GPUs and no replica running (b200 repair)"
 Act = tuple[str, ...]
 """A command that helps, run on the node as it stands here."""
 Help = Callable[[Expectation, StateView], list[Act]]
@@ -164,7 +164,7 @@ STATES = (
         checks=("packages.lockstep",),
         share=0,
         action=Action.REBOOT,
-        remedy="by deploy/b200.py, which installs the set of one version first",
+        remedy="by b200 deploy, which installs the set of one version first",
         source="NVIDIA/gpu-operator#544: it refuses a driver of another version",
     ),
     State(
@@ -224,7 +224,7 @@ STATES = (
         share=0.1,
         action=Action.RESET_GPU,
         remedy=f"all of them, {MANAGER} stopped meanwhile and no replica running "
-        "(deploy/reprovision.py); or reboot",
+        "(b200 repair); or reboot",
         source="Dstack-TEE/dstack#1167: completed and successful, and no peer is reached",
     ),
 )

@@ -194,7 +194,7 @@ def remedy(path: str, state: StateView) -> str:
     if path == SPEC:
         return f"systemctl restart {REFRESH}, which makes it again"
     if path in leftovers(state):
-        return f"deploy/b200.py moves it away: {REFRESH} makes {SPEC} and nothing in /etc/cdi"
+        return f"b200 deploy moves it away: {REFRESH} makes {SPEC} and nothing in /etc/cdi"
     return f"correct it or move it away: {REFRESH} makes {SPEC} alone"
 
 

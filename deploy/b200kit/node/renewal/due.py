@@ -32,7 +32,7 @@ def due(proof: Proof | None, boot_id: str, boot_s: float, when_left: float) -> D
     asked = [one for one in proof.required if one.kind in MEASURED]
     for one in asked:
         if one.result != PASS:
-            return Due((), f"{one.kind}: {one.result}: {one.why}: b200.py measures that again")
+            return Due((), f"{one.kind}: {one.result}: {one.why}: b200 deploy measures that again")
     late = [one for one in asked if one.left_s(at_s) < when_left * one.ttl_s]
     left = "; ".join(
         f"{one.kind}: {one.left_s(at_s):.0f} of {one.ttl_s:.0f} s are left" for one in late or asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from b200kit.node.lib import tables
 from b200kit.node.state.verdict import Action, Finding, Status
 
-UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
+UNMEASURED = "repair the reading, or waive the check with an owner and a last day"
 OF_A_TEST = "what is not measured is not accepted: see why, then b200 accept it again"
 TESTS = ("acceptance.", "network.")
 """Findings of an acceptance run: no waiver is for them."""
@@ -29,8 +29,7 @@ _STEPS = {
 _OUTCOMES = {
     "failed": "remove the cause and run again: what is done is not repeated",
     "not reached": "run again",
-    "bare": "b200 init writes its inventory; deploy/b200.py installs the driver, judges the rest",
-    "unmeasured": UNMEASURED,
+    "bare": "b200 init writes its inventory; b200 deploy installs the driver, judges the rest",
 }
 
 

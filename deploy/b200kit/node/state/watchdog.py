@@ -94,7 +94,7 @@ class ReplicaUnit:
         if self.abandoned:
             return f"{ABANDONED}, nor does the watchdog (exit code {self.exit_status})"
         if self.active == "failed" and self.exit_status == REFUSED:
-            return f"its launcher refused to start it (exit code {REFUSED}): run deploy/b200.py"
+            return f"its launcher refused to start it (exit code {REFUSED}): run b200 deploy"
         if self.active == "failed" and self.exit_status == engine_probe.FAILED:
             return f"its sandbox lacks something (exit code {engine_probe.FAILED}): run check.py"
         if self.active == "failed":

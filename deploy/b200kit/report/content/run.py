@@ -26,7 +26,7 @@ _TONES = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
 _COMMANDS = {
     "b200.py": "deploy", "check.py": "check", "ready.py": "ready", "reprovision.py": "repair",
     "find_gpu.py": "find-gpu", "smoke.py": "smoke", "tune.py": "tune",
-    "burnin.py": "accept",
+    "burnin.py": "accept", "remove.py": "remove",
 }  # fmt: skip
 _USUAL = "inventories/prod.py"
 

@@ -182,7 +182,7 @@ def first_of(host: object) -> First:
     cause = read(host, "cause")
     known = isinstance(cause, str) or word == "unreachable"
     todo = connection_fault.advice(cause) if known else advice.of_outcome(word)
-    return First(said or untold, todo, serving_line(host))
+    return First(said or untold, todo, "untouched" if word == "bare" else serving_line(host))
 
 
 def serving_line(host: object) -> str:

@@ -103,7 +103,8 @@ def _run(page: Lines, record: object, report: str | None, all_whole: bool, matri
         page.whole(text) if text == clean(where) else page.hang("", text=text)
     if where and failed_hosts(record):
         folder = clean(where).rpartition("/")[0] or "."
-        page.whole(f"those not ready, for --limit: {folder}/failed.txt")
+        again = run.asked_of(record).again or "b200 deploy"
+        page.whole(f"these again: {again} $(cat {folder}/failed.txt)")
     explain_line(page, listed.values())
 
 

@@ -24,7 +24,7 @@ _NOT_ASKED = (
     f"where the site caps its GPUs on purpose, say so: {_KEY} of the inventory; else find what set"
     " it (nvidia-smi -pl, the management controller)"
 )
-_NOT_HELD = f"deploy/b200.py sets it, and {UNIT} at every boot: its journal says why it did not"
+_NOT_HELD = f"b200 deploy sets it, and {UNIT} at every boot: its journal says why it did not"
 
 
 def cap_of(expect: Expectation) -> Expected | None:

@@ -26,7 +26,7 @@ def dpkg(expect: Expectation, state: StateView) -> Iterator[Finding]:
     others = {name: status for name, status in packages.items() if name not in ours}
     if interrupted or ours:
         what = f"{_told(ours)} not fully installed" if ours else "dpkg was interrupted"
-        summary = f"{what}; deploy/b200.py finishes it"
+        summary = f"{what}; b200 deploy finishes it"
         yield failed(summary, _told(ours) or "dpkg's journal", _WHOLE, Action.NONE)
     elif others:
         yield noted(f"{_told(others)} not fully installed", None, _told(others), _WHOLE)

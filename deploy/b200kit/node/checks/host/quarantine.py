@@ -33,5 +33,5 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def _judged(mark: Quarantine, boot_id: object, uptime_s: object) -> Finding:
     if trial := mark.open_trial(boot_id, uptime_s):
         return noted(f"{mark}; on trial by {trial.who}", None, mark.reason, _IN_SERVICE)
-    summary = f"{mark}; deploy/reprovision.py repairs it, or: {quarantine.RELEASE}"
+    summary = f"{mark}; b200 repair repairs it, or: {quarantine.RELEASE}"
     return failed(summary, mark.reason, _IN_SERVICE, Action.MONITOR)

@@ -36,5 +36,5 @@ def judged(effect: Effect, expected: Expected) -> Finding:
     if effect.standing is Standing.UNREAD:
         return unread(Unread(f"setting {effect.name}", effect.read))
     if effect.standing is Standing.WRONG:
-        return failed(f"{summary}; deploy/b200.py sets it", effect.read, expected, Action.NONE)
+        return failed(f"{summary}; b200 deploy sets it", effect.read, expected, Action.NONE)
     return replace(passed(summary, expected), read=effect.read)

@@ -16,7 +16,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView
 
 _HOLDS = rule(f"valid for {SOON.days} days", "all nodes of one issue stop answering in one second")
-_REMEDY = "renew it where the inventory names it, and run b200.py"
+_REMEDY = "renew it where the inventory names it, and run b200 deploy"
 
 
 @check("serving.certificates")
@@ -35,7 +35,7 @@ def _judged(state: StateView, path: str) -> Iterator[Finding]:
     now, dates = timestamp.parse(state.text("taken_at")), state.at("certificates", path)
     if dates.is_null():
         text = f"{path} is not there"
-        yield failed(text, "no file", _HOLDS, Action.NONE, part=path, remedy="run b200.py")
+        yield failed(text, "no file", _HOLDS, Action.NONE, part=path, remedy="run b200 deploy")
         return
     begins, ends = (timestamp.parse(dates.text(name)) for name in ("begins", "ends"))
     held = Validity(begins, ends)

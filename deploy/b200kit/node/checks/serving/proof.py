@@ -58,5 +58,5 @@ def _proven(state: StateView) -> Iterator[Finding]:
 
 
 _REMEDY = (
-    "journalctl -u b200-agent on the node says since when; run b200.py where a test is too old"
+    "journalctl -u b200-agent on the node says since when; run b200 deploy where a test is too old"
 )

@@ -17,7 +17,7 @@ from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread, View
 
-NOT_DEPLOYED = "nothing that serves is installed yet: deploy/b200.py does it"
+NOT_DEPLOYED = "nothing that serves is installed yet: b200 deploy does it"
 STARTING = "serving.starting"
 _GATE = "b200-gate.service"
 _RUNS = rule("active", "a node serves with all that it was deployed with, or it is not fit")

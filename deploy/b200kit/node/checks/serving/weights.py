@@ -34,7 +34,7 @@ def absent(model: str, serving: bool | None) -> Finding:
     expected = rule("a model with its stamp", WHY)
     if not serving:
         return passed(f"{model} is not there yet; nothing serves it before it is", expected)
-    summary = f"{model} is not there: deploy/b200.py fetches it"
+    summary = f"{model} is not there: b200 deploy fetches it"
     return failed(summary, "no stamp", expected, Action.NONE)
 
 
@@ -43,7 +43,7 @@ def files(state: StateView, model: str) -> Iterator[Finding]:
     wrong = state.get(dict, "weights", "model", "wrong")
     proof = state.reading("weights", "model", "proof")
     for path, why in wrong.items():
-        summary = f"{path} of {model}: {why}; deploy/b200.py fetches it again"
+        summary = f"{path} of {model}: {why}; b200 deploy fetches it again"
         yield failed(summary, str(why), rule("as proven", WHY), Action.NONE, part=str(path))
     if not wrong:
         how = "by hash now" if proof == "hash" else "by sizes and times since its proof by hash"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-LOOK = "systemctl cat vllm@{replica}.service shows who changed it, deploy/b200.py writes ours"
+LOOK = "systemctl cat vllm@{replica}.service shows who changed it, b200 deploy writes ours"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _program(asked: ProbeRequest, variable: str, names: tuple[str, ...], package
     remedy = (
         asked.unit(f"PATH lacks {Path(elsewhere).parent}, where {Path(elsewhere).name} is")
         if elsewhere
-        else f"install {package}: deploy/b200.py does"
+        else f"install {package}: b200 deploy does"
     )
     raise Fault(f"no {' or '.join(wanted)} in PATH={path}", remedy)
 
@@ -102,7 +102,7 @@ def _compile(command: list[str], source: Path, made: Path) -> None:
     version = ".".join(map(str, sys.version_info[:2]))
     missing = "Python.h" in seen
     remedy = f"install {f'python3-dev of Python {version}' if missing else 'g++'} as a whole"
-    raise Fault(f"{Path(command[0]).name}: {seen.strip()}", f"{remedy}: deploy/b200.py does")
+    raise Fault(f"{Path(command[0]).name}: {seen.strip()}", f"{remedy}: b200 deploy does")
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def triton(asked: ProbeRequest) -> str:
             import_module("triton.backends.nvidia.driver").CudaUtils()
         except Exception as error:
             seen = f"Triton's driver stub: {type(error).__name__}: {error}"
-            remedy = "install g++, python3-dev and the driver's libcuda.so.1: deploy/b200.py does"
+            remedy = "install g++, python3-dev and the driver's libcuda.so.1: b200 deploy does"
             raise Fault(seen, remedy) from None
     return f"Triton {metadata.version('triton')} compiles its driver stub"
 

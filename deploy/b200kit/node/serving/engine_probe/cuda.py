@@ -35,7 +35,7 @@ def cuda(asked: ProbeRequest) -> str:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise Fault(str(error), "install the driver's libcuda1: deploy/b200.py does") from None
+        raise Fault(str(error), "install the driver's libcuda1: b200 deploy does") from None
     driver = _Driver(library, asked)
     _compare(driver.version())
     seen = driver.uuids()

@@ -333,7 +333,7 @@ def _points(
         if isinstance(unread, Unmeasured):
             yield Point("unknown", f"its replicas could not be read: {unread.reason}")
         else:
-            yield Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
+            yield Point("unknown", "nothing is deployed on it", "run b200 deploy")
     else:
         yield from _replicas_out(standing, entries, seen, clock)
         yield from _look(read(standing, "watch"), look, known, clock, problem)
