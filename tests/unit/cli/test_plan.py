@@ -17,8 +17,8 @@ from b200kit.run import places
 from tests.lab.supply.models import config
 from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
-from tests.unit.sizing import model_configs
 from tests.unit.report.pages import write
+from tests.unit.sizing import model_configs
 
 Capture = pytest.CaptureFixture[str]
 
