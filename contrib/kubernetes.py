@@ -127,12 +127,15 @@ parser.add_argument("verb", choices=["drain", "status", "undrain", "cut"])
 parser.add_argument("node")
 parser.add_argument("percent", nargs="?", default="100")
 asked = parser.parse_args()
-match asked.verb:
-    case "drain":
-        print(drain(asked.node))
-    case "status":
-        print(status(asked.node))
-    case "undrain":
-        print(undrain(asked.node, asked.percent))
-    case "cut":
-        print("pods end with the node")
+try:
+    match asked.verb:
+        case "drain":
+            print(drain(asked.node))
+        case "status":
+            print(status(asked.node))
+        case "undrain":
+            print(undrain(asked.node, asked.percent))
+        case "cut":
+            print("pods end with the node")
+except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    sys.exit(f"what kubectl printed is no answer: {type(error).__name__}: {error}")

@@ -160,6 +160,14 @@ def test_what_kubernetes_does_not_say_of_a_node_is_unknown(programs: Programs, n
     assert programs.ran() == [GET_PODS, GET]
 
 
+@pytest.mark.parametrize("answer", ["", "[]", "{", '{"metadata": []}'])
+def test_answer_that_is_none_is_one_line(programs: Programs, node: Node, answer: str) -> None:
+    programs.answer("kubectl", ("get node", answer, 0))
+    with pytest.raises(ActionFailed, match="what kubectl printed is no answer"):
+        KUBERNETES.drain(node, "why")
+    assert programs.ran() == [GET]
+
+
 @pytest.mark.parametrize(
     "spoiled",
     [
