@@ -49,13 +49,16 @@ def fleet(sound: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 def check(fleet: Fleet, *hardware: State) -> Outcome:
-    """Run check.py over nodes of this hardware."""
+    """Run check.py over nodes of this hardware; it may look at them, and nothing else."""
     fleet.names = [f"n0{n + 1}" for n in range(len(hardware))]
     for name, state in zip(fleet.names, hardware, strict=True):
         machine = fleet.machine(name)
         machine.hardware = state
+        machine.log.clear()
         machine.save()
-    return fleet.run("check.py")
+    run = fleet.run("check.py")
+    assert all({*fleet.machine(name).log} <= {"node.pyz observe"} for name in fleet.names)
+    return run
 
 
 def test_check_of_fit_nodes_exits_zero(fleet: Fleet) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import yaml
 from b200kit.node.facts import kernel as node_kernel
 from b200kit.node.facts import pci as node_pci
 from tests.lab.firmware.lab_firmware import (
-    cpulist,
     infiniband,
-    modules,
-    numa,
     nvml,
     pci,
     procfs,
@@ -39,48 +35,6 @@ def put(root: Path, name: str, text: str) -> None:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-
-
-def test_cpu_masks_have_the_kernels_form() -> None:
-    assert cpulist.mask([0, 1, 33], 40) == "00000002,00000003"
-    assert cpulist.mask([], 1) == "00000000"
-    assert cpulist.ids([5, 0, 1, 2]) == "0-2,5"
-    assert cpulist.parse("0-2,5\n") == [0, 1, 2, 5]
-
-
-def test_numa_folder_has_what_numactl_and_lscpu_read(healthy: dict[str, Any]) -> None:
-    files = numa.tree(healthy)
-    assert files["online"] == files["has_memory"] == "0-1"
-    assert files["node1/cpulist"] == "2-3"
-    assert files["node1/cpumap"] == "0000000c"
-    assert files["node0/distance"] == "10 21"
-    assert "Node 0 MemTotal:     1073741824 kB" in str(files["node0/meminfo"])
-
-
-def test_gpu_is_a_b200_on_its_numa_node(healthy: dict[str, Any]) -> None:
-    files = pci.tree(healthy, "nvidia")
-    at = pci.folder(healthy["gpus"][4])
-    assert (files[f"{at}/vendor"], files[f"{at}/device"]) == ("0x10de", "0x2901")
-    assert (files[f"{at}/numa_node"], files[f"{at}/local_cpulist"]) == ("1", "2-3")
-    assert files[f"{at}/max_link_speed"] == "32.0 GT/s PCIe"
-    assert files[f"{at}/driver"] == tree.Link("/sys/bus/pci/drivers/nvidia")
-    assert (files[f"{at}/iommu_group/type"], files[f"{at}/aer_dev_fatal"]) == (
-        "identity",
-        "Undefined 0\nTOTAL_ERR_FATAL 0",
-    )
-    config = files[f"{at}/config"]
-    assert isinstance(config, bytes)
-    assert struct.unpack_from("<HH", config) == (0x10DE, 0x2901)
-
-
-def test_exactly_the_four_switch_management_functions_say_so(healthy: dict[str, Any]) -> None:
-    files = pci.tree(healthy, None)
-    message = {name: bytes(vpd) for name, vpd in files.items() if name.endswith("/vpd")}  # type: ignore[arg-type]
-    marked = [name.split("/")[-2] for name, vpd in message.items() if b"SW_MNG" in vpd]
-    assert marked == [f"0000:05:00.{n}" for n in range(4)]
-    assert len(message) == 16
-    devices = infiniband.devices(healthy["nics"])
-    assert devices["mlx5_0/device"] == "/sys/bus/pci/devices/0000:05:00.0"
 
 
 def shown(root: Path, scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -163,21 +117,6 @@ def test_kernel_settings_are_what_the_node_program_reads(
     assert (found["transparent_hugepages"], found["numa_balancing"]) == ("madvise", 0)
     assert found["driver_options"]["NvLinkDisable"] == "1"
     assert found["driver_options"]["RmNvlinkBandwidthLinkCount"] == "0"
-
-
-def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
-    put(tmp_path, "usr/lib/modprobe.d/nvidia.conf", "# by the driver\nblacklist nouveau\n")
-    loaded = modules.at_boot(tmp_path)
-    assert loaded == {"mlx5_core": None, "nvidia": "580.126.20"}
-    put(tmp_path, "etc/modules-load.d/x.conf", "nvidia-uvm\n")
-    assert modules.at_boot(tmp_path)["nvidia_uvm"] == "580.126.20"
-
-
-def test_empty_file_in_etc_hides_the_packages_one(tmp_path: Path) -> None:
-    put(tmp_path, "usr/lib/modules-load.d/ib.conf", "ib_umad\n")
-    put(tmp_path, "etc/modules-load.d/ib.conf", "")
-    assert "ib_umad" not in modules.at_boot(tmp_path)
 
 
 def test_later_fault_waits_for_its_boot_and_second(healthy: dict[str, Any]) -> None:

@@ -105,36 +105,11 @@ def test_scaled_lists_name_only_real_cpus_and_no_node_goes_without(
         assert sorted(used) == list(range(online))
 
 
-def test_cpu_lists_can_be_kept_as_written(tmp_path: Path) -> None:
-    path = write(tmp_path, "extends: healthy\ncpus: as-written\n")
-    nodes = scenario.render(path, 2)["numa_nodes"]
-    assert [node["cpus"] for node in nodes] == ["0-55,112-167", "56-111,168-223"]
-
-
-def test_a_change_touches_only_what_it_names(tmp_path: Path) -> None:
-    path = write(tmp_path, "extends: healthy\ngpus:\n  4: {power: {limit_mw: 700000}}\n")
-    changed, healthy = scenario.render(path, 2)["nvml"], scenario.render("healthy", 2)["nvml"]
-    assert changed.pop("gpu.4.power.limit_mw") == "700000"
-    limit = healthy.pop("gpu.*.power.limit_mw")
-    assert {changed.pop(f"gpu.{gpu}.power.limit_mw") for gpu in range(8) if gpu != 4} == {limit}
-    assert changed == healthy
-
-
 def test_a_scenario_can_extend_one_beside_it(tmp_path: Path) -> None:
     write(tmp_path, "extends: healthy\ngpus: {1: {lost: true}}\n", "first")
     path = write(tmp_path, "extends: first\ngpus: {6: null}\n", "second")
     gpus = scenario.render(path, 2)["gpus"]
     assert [gpu["lost"] for gpu in gpus] == [False, True, *[False] * 5]
-
-
-def test_an_xid_is_the_line_the_driver_would_log(tmp_path: Path) -> None:
-    text = (
-        "extends: healthy\nxids:\n"
-        "  - {gpu: 2, code: 79, text: GPU has fallen off the bus., after_s: 5}\n"
-    )
-    assert scenario.render(write(tmp_path, text), 2)["xids"] == [
-        {"after_s": 5, "line": "NVRM: Xid (PCI:0000:52:00): 79, GPU has fallen off the bus."}
-    ]
 
 
 def test_a_later_fault_is_told_as_what_changes(tmp_path: Path) -> None:
@@ -146,41 +121,6 @@ def test_a_later_fault_is_told_as_what_changes(tmp_path: Path) -> None:
             "nvml": {"gpu.3.field.147": "17", "gpu.3.links.7.state": "0"},
         }
     ]
-
-
-def test_single_links_and_bins_can_be_told_apart(tmp_path: Path) -> None:
-    links = (
-        "speed_mbps: {7: 26562}, version: {7: 6}, remote_type: {7: 0}, "
-        "fec_history: {7: [9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]}"
-    )
-    path = write(tmp_path, f"extends: healthy\ngpus: {{3: {{links: {{{links}}}}}}}\n")
-    said, healthy = scenario.render(path, 2)["nvml"], scenario.render("healthy", 2)["nvml"]
-    changed = {key: value for key, value in said.items() if healthy.get(key) != value}
-    assert changed == {
-        "gpu.3.field.164.7": "26562",
-        "gpu.3.links.7.version": "6",
-        "gpu.3.links.7.remote_type": "0",
-        **{f"gpu.3.field.{field}.7": "0" for field in range(236, 250)},
-        "gpu.3.field.235.7": "9",
-        "gpu.3.field.250.7": "1",
-    }
-
-
-def test_memory_repair_and_answers_are_told_flat(tmp_path: Path) -> None:
-    text = (
-        "extends: healthy\ngpus:\n  4:\n    sram: {aggregate_parity: 3}\n"
-        "    remap: {banks: {low: 2}}\n    repair: {tpc_pending: true}\n"
-        "    p2p: {1: 3}\n    refuse: {nvmlDeviceGetFieldValues: 15}\n"
-    )
-    said = scenario.render(write(tmp_path, text), 2)["nvml"]
-    wanted = {
-        "sram.aggregate_parity": "3",
-        "remap.banks.low": "2",
-        "repair.tpc_pending": "1",
-        "p2p.1": "3",
-        "refuse.nvmlDeviceGetFieldValues": "15",
-    }
-    assert {key: said.get(f"gpu.4.{key}") for key in wanted} == wanted
 
 
 @pytest.mark.parametrize(
@@ -219,11 +159,6 @@ def test_memory_repair_and_answers_are_told_flat(tmp_path: Path) -> None:
 )
 def test_a_bad_scenario_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     assert_message(complaint(tmp_path, text))
-
-
-def test_an_empty_change_changes_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, "extends: healthy\ngpus: {2: {}}\n")
-    assert scenario.render(path, 2)["gpus"] == scenario.render("healthy", 2)["gpus"]
 
 
 JUNK = st.recursive(

@@ -20,7 +20,7 @@ from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import run
 from tests.lab.supply import wheels
 from tests.lab.supply.systems import DEFAULT
-from tests.lab.vm import disk, engine_disk, machine, process, recipe, vagrant
+from tests.lab.vm import disk, engine_disk, machine, process, recipe
 from tests.lab.vm import inventory as vm_inventory
 from tests.lab.vm.seed import write_seed
 from tests.unit import states
@@ -58,13 +58,6 @@ def test_engine_lies_where_the_toolkit_puts_it(tmp_path: Path) -> None:
     given = SimpleNamespace(engine=SimpleNamespace(image=None, requirements=str(requirements)))
     node: Any = SimpleNamespace(spec=given)
     assert engine_disk.place(lab) == engine_install.engine_dir(node)
-
-
-def test_vagrantfile_names_the_same_gpus() -> None:
-    text = (ROOT / "Vagrantfile").read_text(encoding="utf-8")
-    pairs = re.findall(r"\[0x([0-9a-f]{2}), (\d)\]", text)
-    message = [(f"0000:{bus}:00.0", int(node)) for bus, node in pairs]
-    assert message == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
 
 
 @pytest.mark.parametrize("change", ["PACKAGES", "GRUB", "guest"])
@@ -105,15 +98,6 @@ def test_process_that_is_not_ours_is_never_ended(tmp_path: Path) -> None:
     assert process.stop(tmp_path) is False
 
 
-SSH_CONFIG = """\
-Host node
-  HostName 192.168.121.10
-  User root
-  Port 22
-  IdentityFile "/home/me/lab/id"
-"""
-
-
 def test_virtual_machine_is_judged_as_the_metal_that_it_plays() -> None:
     lab = {"engine": {"stand_in": True}, "mirror": defaultdict(str)}
     plain: dict[str, Any] = {"engine": {"environment": {}}}
@@ -124,13 +108,6 @@ def test_virtual_machine_is_judged_as_the_metal_that_it_plays() -> None:
     data = vm_inventory.data(plain, lab, {"console": ""})
     assert judge(expect, state).fit == "unfit"
     assert judge({**expect, "waivers": data["waivers"]}, state).fit == "fit"
-
-
-def test_vagrants_ssh_config_is_read() -> None:
-    message = vagrant.ssh_config_values(SSH_CONFIG)
-    assert (message["HostName"], message["Port"], message["IdentityFile"]) == (
-        "192.168.121.10", "22", "/home/me/lab/id",
-    )  # fmt: skip
 
 
 @pytest.fixture
