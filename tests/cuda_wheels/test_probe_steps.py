@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from b200kit.node.serving.engine_probe.steps import STEPS
+from b200kit.node.serving.engine_probe.run import STEPS
 from tests.cuda_wheels.inside import Inside
 from tests.messages import assert_message
 

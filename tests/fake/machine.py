@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.checks.host import time_daemons
+from b200kit.node.checks.host import clock
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import documents, lock, managed_files, timestamp
 from b200kit.node.packages.transaction import Transaction
@@ -256,7 +256,7 @@ class Machine:
     def _unit(self, name: str) -> State:
         template = re.sub("@.*[.]", "@.", f"/etc/systemd/system/{name}")
         templated = "@" in name and template not in self.files
-        absent = (name in time_daemons.SERVICES or templated) and name not in self.units
+        absent = (name in clock.SERVICES or templated) and name not in self.units
         load = "not-found" if absent else "loaded"
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         found: State = nothing | self.units.get(name, {})

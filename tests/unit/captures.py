@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from b200kit.node.facts.nvml import offered
+from b200kit.node.facts.nvml import worker
 from b200kit.node.lib import cpulist
 from tests.unit import smi_xml, states
 
@@ -245,5 +245,5 @@ def single_gpu(name: str) -> State:
     driver = capture["driver"]
     state["nvml"].update(driver_version=driver, nvml_version=f"13.{driver}")
     state["modules"].update(nvidia=driver, nvidia_uvm=driver)
-    state["gpus"] = [offered.named(gpu, driver)]
+    state["gpus"] = [worker.named(gpu, driver)]
     return state

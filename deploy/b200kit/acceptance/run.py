@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import threading
 import time
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from b200kit.acceptance import figures, page, seal
-from b200kit.acceptance.between import BETWEEN, allowed
+from b200kit.acceptance.network import run as network
 from b200kit.acceptance.seal import SealedRun
 from b200kit.catalog import hardware
 from b200kit.converge.stage import Change, Stage, enable, nothing, put, why
@@ -22,12 +25,13 @@ from b200kit.node.acceptance import table
 from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.lib import documents, durable_files, timestamp
 from b200kit.node.lib.documents import LARGE, unstructure
+from b200kit.node.lib.signature import ACCEPTANCE
 from b200kit.node.state.acceptance import AcceptanceState
 from b200kit.node.state.drift import File, Unit
-from b200kit.node.state.verdict import Verdict
+from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.view import StateView, Unread
 from b200kit.operations import gate, observe, reboot
-from b200kit.run import node_archive, zipapp
+from b200kit.run import host_keys, node_archive, signed_proof, zipapp
 from b200kit.run.document import AcceptanceResult
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import INSTALLED, RemoteError
@@ -36,6 +40,7 @@ from b200kit.run.session import RUN
 from b200kit.stages import serving_units
 from b200kit.store.database import SITE
 
+_LEAST = 2
 UNIT = "b200-acceptance.service"
 LOG = "acceptance"
 """The log of the site's store that has a line for each run that was kept."""
@@ -44,6 +49,73 @@ _POLL_S = 15.0
 _LOCKED_S = 3600.0
 """After which the node's lock is taken again: it runs out, and a reboot ends it."""
 _FETCH_S = 1200
+
+
+def allowed(node: Node) -> str:
+    """The lines of allowed signers of a node's acceptance runs. Raises ValueError."""
+    keys = host_keys.of(node.connected().host).keys()
+    return signed_proof.signers(node.name, keys, ACCEPTANCE)
+
+
+@dataclass
+class Between:
+    """The network between the nodes of a run, measured once for all and judged for each.
+
+    pyinfra brings every node through one operation before the next one begins. So the first node
+    that comes here measures for all whose own tests were sealed; the others take its result.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    found: Verdict | None = None
+    error: str = ""
+    _alone: threading.Lock = field(default_factory=threading.Lock)
+
+    def join(self, node: Node) -> None:
+        """Take a node in whose rails the inventory declares."""
+        if node.spec.rails:
+            self.nodes[node.name] = node
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a network to measure."""
+        return len(self.nodes) >= _LEAST
+
+    def measure(self, node: Node) -> None:
+        """Measure, or wait for who does. Raises StageFailed with the same words for all."""
+        with self._alone:
+            if self.found is None and not self.error:
+                try:
+                    done = network.measure([*self.nodes.values()], lambda t: node.say("network", t))
+                    network.verified(done.path, lambda name: allowed(self.nodes[name]))
+                    self.found = done.verdict
+                except (RemoteError, OSError, ValueError) as error:
+                    self.error = f"the network is not measured: {error}"
+        if self.error:
+            raise StageFailed(self.error)
+
+    def of(self, name: str) -> tuple[Finding, ...]:
+        """What was found that concerns a node."""
+        findings = self.found.findings if self.found and name in self.nodes else ()
+        return concerning(findings, name, self.nodes)
+
+
+def concerning(
+    findings: tuple[Finding, ...], name: str, every: Collection[str]
+) -> tuple[Finding, ...]:
+    """Findings about a node or about nobody; a rail that failed is theirs who are to blame."""
+    blamed = any(one.check == "network.blame" and one.status is Status.FAIL for one in findings)
+
+    def concerns(one: Finding) -> bool:
+        if named := {*one.subjects, *one.subject.split()} & {*every}:
+            return name in named
+        is_of_rail = one.check == "network.traffic" and one.status is Status.FAIL
+        return not (blamed and is_of_rail)
+
+    return tuple(filter(concerns, findings))
+
+
+BETWEEN = Between()
+"""Of this run."""
 
 
 class AcceptanceStages:

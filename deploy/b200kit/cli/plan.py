@@ -18,7 +18,7 @@ from b200kit.cli.command import JSON, Command, Refusal, completes
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.placement import cpu_cores, layout
+from b200kit.node.placement import layout, machine
 from b200kit.node.state import plausible, verdict, view
 from b200kit.quality import kept
 from b200kit.records import examples, observed_file
@@ -172,7 +172,7 @@ def command(**given: Any) -> None:
         result = _plan(options, options.state)
     except dimensions.ModelError as error:
         raise click.UsageError(str(error)) from None
-    except (fit.Impossible, cpu_cores.LayoutError) as error:
+    except (fit.Impossible, machine.LayoutError) as error:
         raise Refusal(str(error), IMPOSSIBLE) from None
     console.document(to_json(result)) if options.as_json else console.out(*lines(result))
 
@@ -218,19 +218,19 @@ def _pool(state: Mapping[str, Any], asked: int | None) -> fit.GpuPool:
     """
     gpus = state.get("gpus")
     if not isinstance(gpus, list):
-        raise cpu_cores.LayoutError("the node's GPUs were not read")
+        raise machine.LayoutError("the node's GPUs were not read")
     ids = _ids(gpus)
     candidates = recognised.for_machine(state, load.load().hardware.values())
     try:
         found = recognised.matching(ids, len(gpus), len(gpus) > 1, candidates)
     except recognised.Unrecognised as error:
-        raise cpu_cores.LayoutError(f"{error}: {_SAY}") from None
+        raise machine.LayoutError(f"{error}: {_SAY}") from None
     whole = found.gpu_count
     if asked is not None and not 1 <= asked <= whole:
         raise click.UsageError(f"--gpus {asked}: {found.name} has 1 to {whole}")
     usable = asked or whole
     if len(gpus) < usable:
-        raise cpu_cores.LayoutError(
+        raise machine.LayoutError(
             f"the node shows {len(gpus)} of {usable} GPUs; allow it with --gpus {len(gpus)}"
         )
     memory = _memory(gpus) or found.gpu_bytes
@@ -246,7 +246,7 @@ def _ids(gpus: Sequence[Any]) -> set[str]:
     for number, gpu in enumerate(gpus):
         read = gpu.get("device_id") if isinstance(gpu, Mapping) else None
         if not isinstance(read, str):
-            raise cpu_cores.LayoutError(f"the PCI device id of GPU {number} was not read: {_SAY}")
+            raise machine.LayoutError(f"the PCI device id of GPU {number} was not read: {_SAY}")
         found.add(f"10de:{read}")
     return found
 
@@ -256,9 +256,9 @@ def _memory(gpus: Sequence[Any]) -> float:
     reported = [gpu["memory_total_mib"] for gpu in gpus if "memory_total_mib" in gpu]
     if not reported:
         return 0
-    known = [cpu_cores.whole(mib) or 0 for mib in reported]
+    known = [machine.whole(mib) or 0 for mib in reported]
     if len(known) < len(gpus) or not all(known):
-        raise cpu_cores.LayoutError("the memory of a GPU was not read (gpus.memory_total_mib)")
+        raise machine.LayoutError("the memory of a GPU was not read (gpus.memory_total_mib)")
     return min(known) * 2**20 * _VISIBLE
 
 

@@ -13,7 +13,7 @@ from b200kit.engines.contract import EngineKind, Scalar
 from b200kit.engines.flags import Advisory, EngineKnowledge, Version, open_advisories
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import Problem
-from b200kit.node.serving import compile_cache_key
+from b200kit.node.serving import compile_cache
 
 _EXACT = re.compile(r"([0-9]+(?:\.[0-9]+)+)(?:\.?(?:post|rc|dev)[0-9]+)?(?:\+[a-z0-9.]+)?")
 _SECRET_NAME = re.compile(
@@ -50,7 +50,7 @@ _VARIABLES = {
     "TMPDIR": _CACHES,
     **{
         name: _CACHES
-        for name, value in compile_cache_key.environment("/").items()
+        for name, value in compile_cache.environment("/").items()
         if value.startswith("/")
     },
 }

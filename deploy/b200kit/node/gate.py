@@ -20,7 +20,7 @@ from b200kit.node.host import settings_table
 from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
-from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding, GateVerdict, Verdict, grouped

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from b200kit.node.lib.documents import Malformed, structure
-from b200kit.node.lib.printable import printable
+from b200kit.node.lib.readings import printable
 from b200kit.node.state.view import Absent, View
 from b200kit.node.state.view import Unmeasured as Unmeasured
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from b200kit.node.lib.printable import printable
+from b200kit.node.lib.readings import printable
 
 COLOURS = {
     "good": "green", "bad": "bold red", "unknown": "yellow", "waived": "cyan", "idle": "dim",

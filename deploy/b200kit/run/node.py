@@ -22,8 +22,8 @@ from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.placement import layout as layouts
-from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
+from b200kit.node.placement.machine import LayoutError
 from b200kit.run import connection_fault, console
 from b200kit.run.document import (
     AcceptanceResult,

@@ -34,7 +34,7 @@ from b200kit.run import connection_fault, observation, sudo_script, zipapp
 T = TypeVar("T")
 INSTALLED = compiled.INSTALLED
 ACTING = "/run/b200kit/acting.lock"
-"""Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
+"""Root's alone, as every lock (b200kit/node/lib/lock.py)."""
 MAKE_ACTING = f"(umask 077; mkdir -p -m 755 {PurePath(ACTING).parent}; : >>{ACTING})"
 _BYTES = 4 << 20
 """Most that a command prints, stdout and stderr together; an observation has a tenth of it."""

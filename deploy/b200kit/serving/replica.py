@@ -19,7 +19,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement import numa_policy
 from b200kit.node.placement.layout import Replica
 from b200kit.node.placement.numa_policy import Pinning
-from b200kit.node.serving import compile_cache_key
+from b200kit.node.serving import compile_cache
 from b200kit.node.state import engine_probe
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
@@ -111,7 +111,7 @@ def pinned(node: Node, replica: Replica) -> Pinning:
 def settings(node: Node, replica: Replica) -> Settings:
     """Everything the engine of a replica is given."""
     spec, own, pins = node.spec, flags(node.spec, replica.replica), pinned(node, replica)
-    key = compile_cache_key.key(compile_facts(spec, engine_install.engine_id(node), own, replica))
+    key = compile_cache.key(compile_facts(spec, engine_install.engine_id(node), own, replica))
     return Settings(
         model_dir=model_dir(node),
         served_name=spec.model,
@@ -136,7 +136,7 @@ def environment(node: Node, given: Settings) -> dict[str, str]:
     """The engine's environment; the inventory's stands above it. It holds no secret."""
     spec = node.spec
     values = engines.get(spec.engine).environment(given)
-    values |= compile_cache_key.environment(given.cache)
+    values |= compile_cache.environment(given.cache)
     if not spec.engine.image:
         directory, lock = engine_install.engine_dir(node), engine_install.requirements(node)
         values |= compile_tools.environment(spec, directory, lock)

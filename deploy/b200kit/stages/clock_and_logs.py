@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
-from b200kit.node.checks.host import time_daemons
+from b200kit.node.checks.host import clock
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node, StageFailed
@@ -51,7 +51,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     if _managed(node):
         service = _service(node)
         files += _servers(node, service)
-        if service == time_daemons.DEFAULT:
+        if service == clock.DEFAULT:
             packages.append(Package("systemd-timesyncd"))
         units.append(Unit(service))
     return DesiredState(
@@ -59,7 +59,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         packages=tuple(packages),
         units=tuple(units),
         probe_files=(_CHRONY, _TIMESYNCD),
-        probe_units=time_daemons.SERVICES,
+        probe_units=clock.SERVICES,
         observe_request={"logs": list(_LOGS)},
     )
 
@@ -67,7 +67,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 def expected(node: Node) -> dict[str, Any]:
     """What the gate judges of clock and logs, besides that the clock is synchronized."""
     return {
-        "time_services": list(time_daemons.SERVICES) if _managed(node) else None,
+        "time_services": list(clock.SERVICES) if _managed(node) else None,
         "logs": {
             "patterns": list(_LOGS),
             "file_bytes": _FAULT_BYTES,
@@ -85,7 +85,7 @@ def _service(node: Node) -> str:
     """The time service: the one that runs, else one that is installed, else the default."""
     units = (node.state or {}).get("units")
     observed = units if isinstance(units, dict) else {}
-    return next(iter([*time_daemons.running(observed), *time_daemons.installed(observed)]))
+    return next(iter([*clock.running(observed), *clock.installed(observed)]))
 
 
 def _servers(node: Node, service: str) -> list[File]:
@@ -94,7 +94,7 @@ def _servers(node: Node, service: str) -> list[File]:
     if not servers:
         return []
     notify = (f"restart:{service}",)
-    if service == time_daemons.DEFAULT:
+    if service == clock.DEFAULT:
         return [File(_TIMESYNCD, render("host/timesyncd.conf.j2", servers=servers), notify=notify)]
     if service.startswith("chrony"):
         return [File(_CHRONY, render("host/chrony.sources.j2", servers=servers), notify=notify)]

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from b200kit.acceptance import between
-from b200kit.acceptance.between import Between
+from b200kit.acceptance import run
 from b200kit.acceptance.network import run as network
 from b200kit.acceptance.network.run import NetworkResult
+from b200kit.acceptance.run import Between
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.run.node import Node, StageFailed
 
@@ -67,7 +67,7 @@ def test_each_node_has_what_concerns_it(measured: list[list[str]]) -> None:
         "n02": ["a cable", "2 have no figure"],
         "n03": ["2 have no figure"],
     }
-    unblamed = between.concerning(FINDINGS[:2], "n03", them.nodes)
+    unblamed = run.concerning(FINDINGS[:2], "n03", them.nodes)
     assert [f.summary for f in unblamed if f.blocks] == ["3 transfers failed"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.node.facts.nvml.offered import first_branches
+from b200kit.node.facts.nvml.worker import first_branches
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.state.not_offered import branch, not_offered
 from tests.subtests import in_subtests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pynvml  # type: ignore[import-untyped]
 
 from b200kit.catalog import hardware
-from b200kit.node.checks.nvlink import fabric, health_mask
+from b200kit.node.checks.nvlink import fabric
 from b200kit.node.facts.nvml import worker
 from tests.unit.lab.nvml.abi import vendor
 
@@ -36,8 +36,8 @@ def test_fabric_states_and_summaries_are_those_of_nvml_h() -> None:
 
 
 def test_health_mask_is_laid_out_as_in_nvml_h() -> None:
-    assert sorted(numbers(SHIFT).values()) == [field.shift for field in health_mask.FIELDS]
-    by_shift = {field.shift: field for field in health_mask.FIELDS}
+    assert sorted(numbers(SHIFT).values()) == [field.shift for field in fabric.FIELDS]
+    by_shift = {field.shift: field for field in fabric.FIELDS}
     assert len(by_shift[8].words) == len(set(numbers(CONFIGURATION).values()))
     # Of drivers 595 and 615, which the recorded header does not spell out.
     assert pynvml.NVML_GPU_FABRIC_HEALTH_MASK_PARTITION_ASSIGNED_TRUE in by_shift[12].good

@@ -16,7 +16,7 @@ from typing import Any
 from b200kit.inventory.keys.gateway import Gateway, Router
 from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
-from b200kit.node.serving.gateway import haproxy, reload
+from b200kit.node.serving.gateway import haproxy, rotation
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint, Paths
 from tests.lab.supply.programs import haproxy as program
@@ -37,7 +37,7 @@ class Proxy:
 
     def reload(self) -> None:
         """Read the configuration again, as the unit does."""
-        reload.reload(self.process.pid, self.socket, self.kept, self.config)
+        rotation.reload(self.process.pid, self.socket, self.kept, self.config)
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.serving.gateway import haproxy, reload, rotation
+from b200kit.node.serving.gateway import haproxy, rotation
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from tests.messages import raises_message
 from tests.unit.gateway.proxy import Proxy, mock, running
@@ -40,7 +40,9 @@ def worker(proxy: Proxy) -> str:
 def test_lost_signal_is_sent_again(tmp_path: Path, signals: list[int]) -> None:
     with mock() as port, running(tmp_path, [port]) as proxy:
         before = worker(proxy)
-        reload.reload(proxy.process.pid, proxy.socket, proxy.kept, proxy.config, signal_again_s=0.2)
+        rotation.reload(
+            proxy.process.pid, proxy.socket, proxy.kept, proxy.config, signal_again_s=0.2
+        )
         assert worker(proxy) != before
         assert len(signals) >= 2
 
@@ -57,7 +59,7 @@ def test_configuration_that_cannot_start_is_an_error_and_the_old_one_goes_on(
         proxy.config.write_text(text.replace(f":{own}", f":{other.getsockname()[1]}"))
         before = worker(proxy)
         with raises_message(HAProxyError):
-            reload.reload(
+            rotation.reload(
                 proxy.process.pid, proxy.socket, proxy.kept, proxy.config,
                 done_within_s=3, signal_again_s=1,
             )  # fmt: skip

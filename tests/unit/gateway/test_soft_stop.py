@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from b200kit.node.serving.gateway import soft_stop
+from b200kit.node.serving.gateway import rotation
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from tests.messages import raises_message
 from tests.unit.gateway.proxy import Proxy, running
@@ -51,7 +51,7 @@ def test_open_stream_ends_whole_while_new_connections_are_refused(
         with open_stream(proxy) as client:
             if reloaded:
                 proxy.reload()
-            stopping = threading.Thread(target=soft_stop.stop, args=(proxy.process.pid, LONG_S))
+            stopping = threading.Thread(target=rotation.stop, args=(proxy.process.pid, LONG_S))
             stopping.start()
             _until_refused(proxy)
             for seen in server.seen:
@@ -75,21 +75,21 @@ def test_connection_that_is_kept_for_a_next_request_does_not_hold_the_stop(tmp_p
     with waiting() as server, running(tmp_path, [server.port]) as proxy, connect(proxy) as kept:
         kept.sendall(IDLE)
         until(kept, b"{}")
-        soft_stop.stop(proxy.process.pid, LONG_S)
+        rotation.stop(proxy.process.pid, LONG_S)
         assert kept.recv(1) == b""
         assert proxy.process.wait(60) == 0
 
 
 @pytest.mark.process
 def test_the_deadline_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soft_stop, "AGAIN_S", 0.02)
+    monkeypatch.setattr(rotation, "AGAIN_S", 0.02)
     with (
         waiting() as server,
         running(tmp_path, [server.port]) as proxy,
         open_stream(proxy) as client,
     ):
         with raises_message(HAProxyError):
-            soft_stop.stop(proxy.process.pid, 0.5)
+            rotation.stop(proxy.process.pid, 0.5)
         # However often it was told, it has cut nothing.
         server.seen[0].set()
         assert b"event 1\n" in until(client, b"event 1\n")
@@ -101,4 +101,4 @@ def test_the_deadline_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.Monke
 def test_gateway_that_has_ended_by_itself_is_stopped() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    soft_stop.stop(process.pid, LONG_S)
+    rotation.stop(process.pid, LONG_S)

@@ -26,7 +26,7 @@ from b200kit.node.state.proof import KINDS, PASS, Evidence, Proof, ProofRules, S
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import LastStep
-from b200kit.node.status import exposition
+from b200kit.node.status import metrics
 from b200kit.node.status.metrics import MetricsInput, families
 from tests.lab.standin.engine import Metrics
 from tests.prometheus import TARGETS, Monitoring, monitoring, until
@@ -80,7 +80,7 @@ class Monitored:
         noted = {name: changes.pop(name) for name in vars(known.state.notes) if name in changes}
         notes = replace(known.state.notes, **noted)
         state = replace(known.state, notes=notes, **changes)
-        self.write(exposition.text(families(replace(known, state=state))))
+        self.write(metrics.text(families(replace(known, state=state))))
 
     def write(self, text: str) -> None:
         """The page, as it is."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.status import exposition
+from b200kit.node.status import metrics
 from b200kit.node.status.metrics import families
 from b200kit.run.render import render
 from tests.lab.supply import programs
@@ -57,7 +57,7 @@ def samples(lines: list[str]) -> set[tuple[str, frozenset[str], float]]:
 @pytest.mark.process
 def test_every_sample_that_a_node_writes_is_on_its_page(exporter: tuple[Path, str]) -> None:
     folder, at = exporter
-    page = exposition.text(families(well(time.time())))
+    page = metrics.text(families(well(time.time())))
     (folder / OURS).write_text(page)
     lines = answer(at)
     assert "node_textfile_scrape_error 0" in lines
@@ -72,7 +72,7 @@ def test_a_page_cut_short_is_an_error_there_and_not_a_part_of_the_node(
     exporter: tuple[Path, str],
 ) -> None:
     folder, at = exporter
-    page = exposition.text(families(replace(well(time.time()), given=50)))
+    page = metrics.text(families(replace(well(time.time()), given=50)))
     (folder / OURS).write_text(page[: len(page) // 2].rpartition(" ")[0])
     lines = answer(at)
     assert "node_textfile_scrape_error 1" in lines

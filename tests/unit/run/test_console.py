@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b200kit.node.lib.printable import printable
+from b200kit.node.lib.readings import printable
 from b200kit.report.terminal.lines import Lines
 from b200kit.run import console
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import documents, durable_files, journal, lock_file, program, timestamp
+from b200kit.node.lib import documents, durable_files, journal, lock, program, timestamp
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import drain, haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
@@ -157,7 +157,7 @@ class Edges:
     def no_rolling_restart(self) -> Iterator[bool]:
         """True while no rolling restart is at work, and none begins in the block."""
         try:
-            handle = lock_file.opened(self.lock)
+            handle = lock.opened(self.lock)
         except OSError:
             # No lock is no reason to leave clients with a replica that hangs.
             yield True

@@ -24,7 +24,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S
 from b200kit.node.facts.resident import Resident
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, documents, timestamp
-from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.state import drift, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.serving import Replica, Serving

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from b200kit.node.agent import sd_notify
 from b200kit.node.agent.effects import Edges, EffectFailed
 from b200kit.node.agent.looker import SUCCESS, Looker, LookFailed
 from b200kit.node.agent.memory import AgentMemory, say
@@ -31,6 +32,7 @@ from b200kit.node.agent.replica import Watched
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib import boot_clock, documents, program
 from b200kit.node.lib.program import identity
+from b200kit.node.lib.readings import is_digits
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.state import agent
 from b200kit.node.state.agent import AgentState
@@ -88,10 +90,10 @@ class Agent:
         """Until configuration or program are replaced. Raises what ended a part of it."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self.now.set)
         parts = [self.look_on(), self.save_on(), self.mender.run(), self.until_replaced()]
-        if every_s := sd_notify.watchdog_every_s():
+        if every_s := watchdog_every_s():
             parts.append(show_life(every_s))
         tasks = [asyncio.ensure_future(one) for one in [*parts, *map(look_after, self.replicas)]]
-        sd_notify.notify("READY=1")
+        notify("READY=1")
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -178,7 +180,7 @@ async def until_due(one: Watched) -> None:
 async def show_life(every_s: float) -> None:
     """Tell systemd that the event loop goes round; it kills and restarts one that does not."""
     while True:
-        sd_notify.notify("WATCHDOG=1")
+        notify("WATCHDOG=1")
         await asyncio.sleep(every_s)
 
 
@@ -244,3 +246,22 @@ def ask(args: list[str]) -> int:
         time.sleep(0.2)
     print(f"{agent.UNIT} has not looked within {options.within:g} s", file=sys.stderr)
     return 1
+
+
+def notify(state: str) -> bool:
+    """Send a state such as "READY=1" or "WATCHDOG=1"; False where nobody listens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    # A leading @ stands for the null byte of an abstract socket.
+    path = "\0" + address[1:] if address.startswith("@") else address
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(path)
+        line.sendall(state.encode())
+    return True
+
+
+def watchdog_every_s() -> float | None:
+    """Seconds between two signs of life: a third of WatchdogSec=; None where none is asked for."""
+    limit = os.environ.get("WATCHDOG_USEC", "")
+    return int(limit) / 3e6 if is_digits(limit) and int(limit) else None

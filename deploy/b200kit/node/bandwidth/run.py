@@ -22,9 +22,9 @@ from pathlib import Path
 from b200kit.node.bandwidth.tests import PLACES, PROBES, Bandwidth, BandwidthResult, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import documents, durable_files, hard_timeout, lock_file, readings, timestamp
+from b200kit.node.lib import documents, durable_files, hard_timeout, lock, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
-from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView, Unread
 
@@ -128,7 +128,7 @@ def refuse_beside_replicas() -> None:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold a lock while measuring; raises Refused when another measurement holds it."""
-    with open(lock_file.opened(path), "w", encoding="utf-8") as handle:
+    with open(lock.opened(path), "w", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from b200kit.node.checks.by_gpu import of_its_gpu
 from b200kit.node.checks.findings import unread
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
-from b200kit.node.checks.not_offered import noted
-from b200kit.node.checks.outside import inside
 from b200kit.node.lib import timestamp
+from b200kit.node.state import advice
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
+from b200kit.node.state.not_offered import branch, not_offered
 from b200kit.node.state.plausible import plausible
-from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.view import StateView, Unread
 
 Check = Callable[[Expectation, StateView], Iterable[Finding]]
@@ -74,7 +73,10 @@ def judge_vetted(
     for name, run in chosen.items():
         if name in left_out:
             continue
-        judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
+        judged = [
+            note_if_not_offered(expect, view, finding)
+            for finding in run_one(name, run, expect, view)
+        ]
         found = [waive(expect, finding) for finding in judged]
         findings += fold(found, ON_NODE.get(name, ()), everyone, board)
         if name == DECIDES and any(finding.status is Status.FAIL for finding in found):
@@ -163,3 +165,69 @@ def in_force(expect: Expectation, until: str) -> bool:
         return timestamp.day(expect.known(str, "today")) <= timestamp.day(until)
     except ValueError:
         return False
+
+
+def of_its_gpu(expect: Expectation, state: StateView) -> Expectation:
+    """The expectation with `hardware.gpus` of the node's GPU laid over what holds for all.
+
+    The entry's figures replace those of the same name, and its checks that are not applicable are
+    added. Where the bus was not read, or shows several kinds of GPU or one without an entry, what
+    holds for all is expected.
+    """
+    gpus = state.known_items("pci", "gpus")
+    ids = {f"{gpu.known(str, 'vendor')}:{gpu.known(str, 'device')}" for gpu in gpus}
+    hardware = expect.known(dict, "hardware") or {}
+    entry = expect.at("hardware", "gpus", *ids) if len(ids) == 1 else None
+    if entry is None or entry.known(dict, "expect") is None:
+        return expect
+    laid = {
+        part: {**(expect.known(dict, "hardware", part) or {}), **(entry.known(dict, part) or {})}
+        for part in ("expect", "not_applicable")
+    }
+    document = expect.known(dict) or {}
+    return Expectation({**document, "hardware": {**hardware, **laid}})
+
+
+def note_if_not_offered(expect: Expectation, state: StateView, finding: Finding) -> Finding:
+    """The finding, or a note where `driver.may_lack` has its check and the driver is too old.
+
+    The words must be those of this driver and of the data. With any other reason, and with a driver
+    that offers the reading, it stays unmeasured.
+    """
+    if finding.status is not Status.UNMEASURED:
+        return finding
+    entry = expect.at("hardware", "expect", "driver.may_lack")
+    first = entry.known(int, "value", finding.check)
+    driver = state.known(str, "nvml", "driver_version") or ""
+    running = branch(driver)
+    if first is None or running is None or running >= first:
+        return finding
+    if finding.read != not_offered(driver, first):
+        return finding
+    return replace(
+        finding,
+        status=Status.PASS,
+        action=Action.MONITOR,
+        summary=finding.summary.replace("could not be read", "is not judged"),
+        source=entry.known(str, "source") or "",
+    )
+
+
+def inside(expect: Expectation, finding: Finding) -> Finding:
+    """The finding as somebody in the guest can act on it; of bare metal it stays as it is.
+
+    From the hardware data, `guest.remedies`: by the action's word what is left of it inside
+    (`action`), in words (`remedy`; {advice} is what would be done on bare metal), and for which
+    checks, by the beginnings of their ids, where not for all (`checks`).
+    """
+    if finding.status not in (Status.FAIL, Status.WAIVED):
+        return finding
+    entry = expect.at("hardware", "expect", "guest.remedies", "value", finding.action.word)
+    words = entry.known(str, "remedy")
+    if words is None:
+        return finding
+    checks = entry.known(list, "checks") or [""]
+    if not finding.check.startswith(tuple(map(str, checks))):
+        return finding
+    remedy = words.replace("{advice}", advice.of(finding))
+    return replace(finding, action=Action.parse(entry.reading("action")), remedy=remedy)

@@ -15,14 +15,76 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
-from b200kit.node.client.connect import connect
-from b200kit.node.client.message import MAX_BODY, Body, Ending, HttpError, parse_head, too_large
-from b200kit.node.client.sse import SseSplitter
+from b200kit.node.client.message import (
+    MAX_BODY,
+    Body,
+    Ending,
+    HttpError,
+    SseSplitter,
+    parse_head,
+    too_large,
+)
 from b200kit.node.lib.documents import Object, decode
+
+Address = tuple[Any, ...]
+"""What `getaddrinfo` returns for one address."""
+
+
+async def connect(host: str, port: int, seconds: float) -> socket.socket:
+    """A non-blocking socket, connected to the first of the host's addresses that takes it.
+
+    It costs no turn of the event loop where the peer is on this machine: what a client takes to
+    connect is in its TTFT, and a busy loop's turn is longer than the handshake on a loopback, while
+    asyncio's own connection waits for three or four of them. `seconds` is for the name and for
+    each address. Raises OSError or asyncio.TimeoutError.
+    """
+    failed = OSError(f"{host} has no address")
+    for address in await _addresses(host, port, seconds):
+        try:
+            return await _connected(address, seconds)
+        except OSError as error:
+            failed = error
+    raise failed
+
+
+async def _addresses(host: str, port: int, seconds: float) -> Sequence[Address]:
+    """The addresses of a host; those that are written as numbers are looked up nowhere."""
+    written = _written(host, port)
+    if written:
+        return written
+    look_up = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await asyncio.wait_for(look_up, seconds)
+
+
+@functools.lru_cache(maxsize=64)
+def _written(host: str, port: int) -> Sequence[Address]:
+    """The address that a host's name is itself; () for a name."""
+    try:
+        numbers = socket.AI_NUMERICHOST
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numbers)
+    except socket.gaierror:
+        return ()
+
+
+async def _connected(address: Address, seconds: float) -> socket.socket:
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The first call only begins; the second one says "done" when the peer is on this machine.
+        if sock.connect_ex(where) and sock.connect_ex(where):
+            loop = asyncio.get_running_loop()
+            await asyncio.wait_for(loop.sock_connect(sock, where), seconds)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 @dataclass(frozen=True)

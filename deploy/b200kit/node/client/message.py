@@ -1,7 +1,8 @@
 """An HTTP/1.1 answer as bytes: its head, its body as it was meant, and where it ends. No I/O.
 
 RFC 9112, 6.3: a body ends with its last chunk, after so many bytes as were announced, or with the
-connection.
+connection. `Dechunker` undoes chunked transfer coding (RFC 9112, 7.1), `SseSplitter` cuts
+server-sent events (WHATWG HTML, 9.2); both take bytes as they come, cut anywhere.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import re
 import zlib
 
-from b200kit.node.client.sse import Dechunker
 from b200kit.node.lib.readings import is_digits
 
+_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+"""int() takes a sign, a prefix and underscores, too."""
 MAX_BODY = 64 << 20
 """Bytes of an answer, packed or not, that are read: the peer may be anybody."""
 _MAX_HEAD = 64 << 10
@@ -24,6 +26,77 @@ _DIGITS = 19
 """Of a number that somebody means."""
 _ANY_HEADER = 47
 """zlib's window, with a header of gzip or of zlib."""
+
+
+class Dechunker:
+    """Feed it the coded body; it returns the content. `finished` after last chunk and trailers."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._trailers = False
+        self._buffer = b""
+        self._left = 0
+        self._tail = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The content that has become available. Raises ValueError on a broken chunk size."""
+        self._buffer += data
+        out = []
+        while self._buffer and not self.finished:
+            if self._left:
+                piece, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
+                self._left -= len(piece)
+                self._tail = self._left == 0
+                out.append(piece)
+            elif not (self._trailer() if self._trailers else self._size_line()):
+                break
+        return b"".join(out)
+
+    def _trailer(self) -> bool:
+        """Read a line after the last chunk, of which an empty one ends the body."""
+        line, found, rest = self._buffer.partition(b"\r\n")
+        if not found:
+            return False
+        self._buffer = rest
+        self.finished = not line
+        return True
+
+    def _size_line(self) -> bool:
+        """Read the line before a chunk; False when it is not complete yet."""
+        skip = 2 if self._tail else 0
+        end = self._buffer.find(b"\r\n", skip)
+        if end < 0:
+            return False
+        size = self._buffer[skip:end].split(b";")[0].strip()
+        if not _SIZE.fullmatch(size):
+            raise ValueError(f"a chunk of size {size[:20]!r}")
+        self._left = int(size, 16)
+        self._buffer = self._buffer[end + 2 :]
+        self._tail = False
+        self._trailers = self._left == 0
+        return True
+
+
+class SseSplitter:
+    """Feed it the event stream; it returns the `data` of each event that has become complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[str]:
+        """Complete events' data, in order; comments and other fields are skipped."""
+        # only \n ends a line: str.splitlines would also cut at U+2028, legal inside JSON
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        events = []
+        for raw in lines:
+            line = raw.removesuffix(b"\r").decode("utf-8", "replace")
+            if line.startswith("data:"):
+                self._data.append(line[5:].removeprefix(" "))
+            elif not line and self._data:
+                events.append("\n".join(self._data))
+                self._data = []
+        return events
 
 
 class HttpError(Exception):

@@ -22,8 +22,8 @@ from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import guarded, parts
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.error_line import unit_cause
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import command
-from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.mend import MANAGER
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA, StateView

@@ -39,8 +39,8 @@ from b200kit.node.facts import (
 )
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.lib import documents, lock, managed_files, program, timestamp
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import attempt, said_by, unmeasured
-from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import engine_probe
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from b200kit.node.facts import pci
-from b200kit.node.facts.pci_config import CONTROL, capability, redirects
+from b200kit.node.facts.pci import CONTROL, capability, redirects
 from b200kit.node.lib.readings import text
 
 NETWORK_CLASS = "0x02"

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from b200kit.node.facts.nft_rules import TABLE
-from b200kit.node.lib import durable_files, lock_file, program
+from b200kit.node.lib import durable_files, lock, program
 from b200kit.node.lib.readings import command
 
 RUN = Path("/run/b200kit")
@@ -42,7 +42,7 @@ def before() -> Path:
 @contextmanager
 def alone() -> Iterator[None]:
     """Keep and back never at the same time: whichever comes first wins."""
-    with open(lock_file.opened(RUN / "firewall.lock"), "w", encoding="utf-8") as handle:
+    with open(lock.opened(RUN / "firewall.lock"), "w", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

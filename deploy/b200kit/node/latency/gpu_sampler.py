@@ -25,8 +25,8 @@ from b200kit.node.client.smoke_result import Extent, GpuFigures
 from b200kit.node.facts.nvml.call import reading, words
 from b200kit.node.facts.nvml.gpu import CALLS
 from b200kit.node.lib.documents import unstructure
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import is_unmeasured, reason
-from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import Unmeasured
 
 EVERY_S = 0.2

@@ -1,6 +1,9 @@
 """One run at a time a node: a lock with its owner's name and an end; a boot frees it.
 
 Its end is counted by a clock that nobody sets; the times it tells are for people.
+
+flock asks for no right but to open: who may read a lock, or a folder that is one, can hold it for
+ever. So no lock is a name in a folder that others write to, nor a file that they read (`opened`).
 """
 
 from __future__ import annotations
@@ -77,3 +80,9 @@ def current(path: Path, now: Moment) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return held if in_force else None
+
+
+def opened(path: Path) -> int:
+    """A file to lock, made where it is missing; locked until its descriptor is closed."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -114,3 +114,14 @@ def command(argv: list[str], accept: tuple[int, ...] = (0,)) -> str:
         output = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise OSError(f"{argv[0]} exited {done.returncode}: {output[-1]}")
     return done.stdout
+
+
+def printable(text: str) -> str:
+    r"""Return *text* with controls, line separators and marks of direction as ``\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -31,9 +31,9 @@ from b200kit.node import gate
 from b200kit.node.facts import observe, system, xid
 from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
+from b200kit.node.lib.program import claim_stdout
 from b200kit.node.lib.readings import attempt, is_unmeasured, text
 from b200kit.node.lib.redact import Redactor
-from b200kit.node.lib.stdout import claim_stdout
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.state.expectation import PATH as EXPECT
 

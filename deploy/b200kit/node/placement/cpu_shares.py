@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from b200kit.node.lib import cpulist
-from b200kit.node.placement.cpu_cores import Cores, LayoutError
+from b200kit.node.placement.machine import Cores, LayoutError
 
 # Physical cores of each NUMA node that no replica gets: for the gateway, the latency client and
 # interrupts; and how many each replica must keep for that. Small machines share instead. Inferred.

@@ -1,20 +1,25 @@
 """Which GPUs, NUMA nodes, CPUs and port each replica gets. Pure; reads the node's observation.
 
-GPUs are grouped at the least cost (`gpu_groups.Cost`): on one socket, as a tensor-parallel group
-across sockets pays for it on every step, and on as few NUMA nodes as possible.
+GPUs are grouped at the least cost (`Cost`): on one socket, as a tensor-parallel group across
+sockets pays for it on every step, and on as few NUMA nodes as possible. GPUs of one NUMA node are
+alike, so groupings differ by their nodes alone, and there are few: some hundreds for eight GPUs on
+eight nodes. All of them are weighed; none is guessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from b200kit.node.lib import cpulist
-from b200kit.node.placement import cpu_shares, gpu_groups
-from b200kit.node.placement.cpu_cores import LayoutError
+from b200kit.node.placement import cpu_shares
 from b200kit.node.placement.cpu_shares import Kept
-from b200kit.node.placement.machine import Gpu, Machine, survey
+from b200kit.node.placement.machine import Gpu, LayoutError, Machine, survey
+
+Nodes = tuple[int, ...]
+"""The NUMA node of each GPU of a group, in rising order."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def place(
     """
     machine = survey(state)
     cpu_shares.check_kept(machine.cores, kept or {})
-    chosen = gpu_groups.choose(machine, replicas, shape.gpus, kept or {})
+    chosen = choose(machine, replicas, shape.gpus, kept or {})
     groups = [_in_rank_order(group, shape, machine) for group in chosen]
     homes = [tuple(sorted({gpu.numa_node for gpu in group})) for group in groups]
     given = _asked(machine, homes, cpus) or cpu_shares.shares(machine.cores, homes, kept or {})
@@ -161,4 +166,69 @@ def _in_rank_order(group: list[Gpu], shape: Shape, machine: Machine) -> list[Gpu
     return sorted(group, key=lambda gpu: (machine.socket(gpu.numa_node), gpu.numa_node, gpu.index))
 
 
-__all__ = ["LayoutError", "Replica", "Shape", "place", "reserved", "rotated", "shared"]
+class Cost(NamedTuple):
+    """What a grouping costs; the first figure that differs decides, less is better."""
+
+    crossings: int
+    """Groups on both sockets: each of their steps goes through the link between them."""
+    extra_nodes: int
+    """NUMA nodes beyond one, over all groups: processes of a replica that are far from another."""
+    fewest_cores: int
+    """Cores of the replica that gets fewest, negative."""
+
+
+def cost(machine: Machine, homes: Sequence[Nodes], kept: Kept) -> Cost:
+    """The cost of groups with GPUs on these nodes."""
+    spans = [tuple(sorted({*nodes})) for nodes in homes]
+    crossings = sum(len({machine.socket(node) for node in nodes}) > 1 for nodes in spans)
+    extra = sum(len(nodes) - 1 for nodes in spans)
+    return Cost(crossings, extra, -cpu_shares.scarcest(machine.cores, spans, kept))
+
+
+def choose(machine: Machine, replicas: int, size: int, kept: Kept) -> list[list[Gpu]]:
+    """The GPUs of each replica; of groupings that cost the same, the lowest indexes."""
+    if replicas * size > len(machine.gpus):
+        shown = len(machine.gpus)
+        raise LayoutError(f"{replicas} replicas of {size} GPUs, but the node shows {shown}")
+    ways = _ways([gpu.numa_node for gpu in machine.gpus], replicas, size)
+    return min(
+        (_dealt(machine.gpus, way) for way in _cheapest(machine, ways, kept)),
+        key=lambda groups: [[gpu.index for gpu in group] for group in groups],
+    )
+
+
+def _cheapest(machine: Machine, ways: Iterator[list[Nodes]], kept: Kept) -> list[list[Nodes]]:
+    costs = [(cost(machine, way, kept), way) for way in ways]
+    least = min(price for price, _ in costs)
+    return [way for price, way in costs if price == least]
+
+
+def _ways(
+    left: Sequence[int], replicas: int, size: int, least: Nodes = ()
+) -> Iterator[list[Nodes]]:
+    """Every choice of groups, each once: groups come in rising order."""
+    if not replicas:
+        yield []
+        return
+    for group in sorted({*combinations(sorted(left), size)}):
+        if group < least:
+            continue
+        rest = list(left)
+        for node in group:
+            rest.remove(node)
+        for others in _ways(rest, replicas - 1, size, group):
+            yield [group, *others]
+
+
+def _dealt(gpus: Sequence[Gpu], way: Sequence[Nodes]) -> list[list[Gpu]]:
+    """GPUs for the groups, the lowest index of each node first."""
+    left = list(gpus)
+    groups = []
+    for nodes in way:
+        group = []
+        for node in nodes:
+            gpu = next(gpu for gpu in left if gpu.numa_node == node)
+            left.remove(gpu)
+            group.append(gpu)
+        groups.append(sorted(group, key=lambda gpu: gpu.index))
+    return sorted(groups, key=lambda group: group[0].index)

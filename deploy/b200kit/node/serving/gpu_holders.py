@@ -13,8 +13,8 @@ from pathlib import Path
 import pynvml as n  # type: ignore[import-untyped]
 
 from b200kit.node.facts.nvml.call import Handle, words
+from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import text
-from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.serving.gpu_free import Answer, Held
 
 PROC = Path("/proc")

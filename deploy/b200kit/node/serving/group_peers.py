@@ -6,29 +6,38 @@
 Joined means an established TCP connection of the engine's user with the other's address. For a
 follower that is all that can be known from outside: it answers no request. That the group as a
 whole works is what the head's warm-up proves.
+
+/proc/net/tcp and tcp6 have a line a connection:
+
+    sl  local_address rem_address   st ... uid
+    0:  0100007F:1F90 0200630A:C001 01 ... 1000
+
+Addresses are words of four bytes, each in the machine's order; little-endian is assumed, as on all
+machines the kit serves on. An IPv4 peer of an IPv6 socket stands as ::ffff:10.0.0.1.
 """
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import pwd
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Malformed
 from b200kit.node.lib.main_pid import MainPid, MainPidGone
-from b200kit.node.serving.sockets import connected
 from b200kit.node.state.serving import Serving
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 EVERY_S = 2.0
 # A connection may be replaced by another one; two looks in a row without any are a loss.
 LOOKS = 2
+_ESTABLISHED = "01"
 
 
 @dataclass(frozen=True)
@@ -119,3 +128,24 @@ def _watch(member: Member) -> int:
     return subprocess.run(
         ["systemctl", "--no-block", "restart", member.unit], check=False
     ).returncode
+
+
+def connected(tables: Iterable[str], uid: int) -> set[str]:
+    """The addresses that processes of a user have an established connection with."""
+    return {address for table in tables for address in _remotes(table, uid)}
+
+
+def _remotes(table: str, uid: int) -> Iterator[str]:
+    for line in table.splitlines()[1:]:
+        columns = line.split()
+        if len(columns) > 7 and columns[3] == _ESTABLISHED and columns[7] == str(uid):
+            yield address(columns[2].partition(":")[0])
+
+
+def address(text: str) -> str:
+    """An address as people write it: "0200630A" -> "10.99.0.2"."""
+    words = (text[start : start + 8] for start in range(0, len(text), 8))
+    packed = b"".join(bytes.fromhex(word)[::-1] for word in words)
+    found = ipaddress.ip_address(packed)
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)

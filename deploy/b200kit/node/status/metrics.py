@@ -3,27 +3,36 @@
 Nothing that is absent or unreadable gets a healthy value: then its series is missing, or 0 where 0
 is the bad value, and `b200_reading_present` says so. Moments are timestamps, not ages: `time() -`
 grows although nobody writes any more, so that what is stale never looks fresh.
+
+Prometheus' text format is version 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats).
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import b200kit
 from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import watch
-from b200kit.node.state.agent import AgentState, NodeNotes
+from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
 from b200kit.node.state.proof import Proof, Validity
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
-from b200kit.node.status import exposition, latency_bounds, shares
-from b200kit.node.status.exposition import MetricFamily, Sample
+from b200kit.node.status import shares
 
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+Sample = tuple[Mapping[str, object], float]
+"""Labels and value of one series."""
 REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
 """Why a replica is out of the gateway."""
 STANDINGS = ("valid", "expiring", "expired", "absent")
@@ -45,6 +54,70 @@ GPU_READINGS = (
         1,
     ),
 )
+
+
+@dataclass(frozen=True)
+class MetricFamily:
+    """One metric: its name, what it is in one sentence, its series. Without a series: absent."""
+
+    name: str
+    help: str
+    samples: tuple[Sample, ...]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+    def lines(self) -> list[str]:
+        """HELP, TYPE, then a line a series. Raises ValueError for a name Prometheus refuses."""
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name of a metric")
+        text = self.help.translate({ord("\\"): "\\\\", ord("\n"): "\\n"})
+        head = [f"# HELP {self.name} {text}", f"# TYPE {self.name} {self.kind}"]
+        return [*head, *(_line(self.name, labels, value) for labels, value in self.samples)]
+
+
+def _line(name: str, labels: Mapping[str, object], value: float) -> str:
+    for label in labels:
+        if not LABEL.fullmatch(label):
+            raise ValueError(f"{name}: {label!r} is no name of a label")
+    pairs = ",".join(f'{k}="{str(v).translate(_ESCAPES)}"' for k, v in labels.items())
+    return f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}"
+
+
+def _number(value: float) -> str:
+    """Whole numbers without a point: a timestamp must not lose its seconds to an exponent."""
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def text(families: Iterable[MetricFamily]) -> str:
+    """The whole page; a family without a series is left out."""
+    lines = [line for family in families if family.samples for line in family.lines()]
+    return "\n".join(lines) + "\n"
+
+
+# vllm/v1/metrics/loggers.py, commit 005a810b (quoted); of TTFT without the two that are minutes.
+_TTFT = (
+    *("0.001", "0.005", "0.01", "0.02", "0.04", "0.06", "0.08", "0.1", "0.25", "0.5", "0.75"),
+    *("1.0", "2.5", "5.0", "7.5", "10.0", "20.0", "40.0", "80.0", "160.0"),
+)
+_ITL = (
+    *("0.01", "0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.4", "0.5", "0.75"),
+    *("1.0", "2.5", "5.0", "7.5", "10.0", "20.0", "40.0", "80.0"),
+)
+BOUNDS: Mapping[str, Sequence[str]] = {"ttft": _TTFT, "itl": _ITL}
+"""Metric of a record to the label `le` of each bucket, as vLLM writes it."""
+
+
+def bound(known: RecordedLatency, tolerance: float) -> str | None:
+    """The bucket whose bound is compared; None where the record is beyond all of them.
+
+    A quantile that Prometheus computes from buckets is a guess within one bucket, and vLLM's lowest
+    for ITL is 10 ms: against a record of 6 ms it would alarm for ever. That more than 1 % of the
+    requests took longer than a bucket's own bound is no guess. So a record is compared at the first
+    bound that is not below it by the tolerance: an alarm is always true, and comes as early as the
+    buckets allow.
+    """
+    limit = known.seconds * (1 + tolerance)
+    return next((le for le in BOUNDS[known.metric] if float(le) >= limit), None)
 
 
 @dataclass(frozen=True)
@@ -96,7 +169,7 @@ def of_file(path: Path, tolerance: float = 0.1) -> str:
     """The page of the agent's file, now."""
     state, share = documents.remembered(AgentState, path), shares.given()
     known = MetricsInput(time.time(), boot_clock.now(), state, tolerance, share)
-    return exposition.text(families(known))
+    return text(families(known))
 
 
 def write(path: Path, page: str) -> None:
@@ -269,14 +342,14 @@ def _proof(known: MetricsInput) -> Iterator[MetricFamily]:
 def _record(known: MetricsInput) -> Iterator[MetricFamily]:
     """The node's own record, and the buckets of its engine that tell when it is exceeded."""
     figures = known.state.notes.record if known.state else ()
-    for metric in latency_bounds.BOUNDS:
+    for metric in BOUNDS:
         own = [one for one in figures if one.metric == metric]
         rows = tuple(({"percentile": one.percentile}, one.seconds) for one in own)
         text = f"{metric.upper()} of the last smoke test that passed, measured through the gateway."
         yield MetricFamily(f"b200_record_{metric}_seconds", text, rows)
     allowed: dict[str, Sample] = {}
     for one in figures:
-        if le := latency_bounds.bound(one, known.tolerance):
+        if le := bound(one, known.tolerance):
             labels = {"metric": one.metric, "bucket": le, "percentile": one.percentile}
             allowed.setdefault(one.metric, (labels, one.allowed))
     text = "Share of the requests that may take longer than the engine's bucket."

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from b200kit.node.lib import lock_file
+from b200kit.node.lib import lock
 from b200kit.node.weights import download, model_files
 from b200kit.node.weights.download import FetchError, Job, Manners
 from b200kit.node.weights.manifest import (
@@ -180,7 +180,7 @@ def _is_whole(dest: Path, entries: Sequence[ManifestFile], revision: str) -> boo
 
 def only(dest: Path) -> int:
     """Its lock, which goes when the model is sealed; FetchError when another fetch has it."""
-    descriptor = lock_file.opened(dest / f".lock{PARTIAL}")
+    descriptor = lock.opened(dest / f".lock{PARTIAL}")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from b200kit.node.lib.printable import printable
+from b200kit.node.lib.readings import printable
 
 
 def escape(content: str) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from b200kit.node.lib.printable import printable
+from b200kit.node.lib.readings import printable
 from b200kit.run.places import TEMPLATES
 
 

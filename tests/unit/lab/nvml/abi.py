@@ -13,7 +13,7 @@ from typing import Any
 import pynvml  # type: ignore[import-untyped]
 import yaml
 
-from b200kit.node.facts.nvml import gpu, links
+from b200kit.node.facts.nvml import gpu
 
 NODE = Path(__file__).resolve().parents[4] / "deploy" / "b200kit" / "node"
 VENDOR = Path(__file__).resolve().parents[3] / "data" / "nvml.yaml"
@@ -166,13 +166,13 @@ def called_by_the_node_program() -> set[str]:
 
 def field_ids() -> dict[str, int]:
     """Name of an NVML field to the number that the node program asks for."""
-    counters = {COUNT + name: links.FIELDS[ours] for ours, name in LINK_COUNTERS.items()}
-    bins = {f"{COUNT}FEC_HISTORY_{i}": number for i, number in enumerate(links.FEC_HISTORY)}
+    counters = {COUNT + name: gpu.FIELDS[ours] for ours, name in LINK_COUNTERS.items()}
+    bins = {f"{COUNT}FEC_HISTORY_{i}": number for i, number in enumerate(gpu.FEC_HISTORY)}
     return {
         "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": gpu.FIELD_RECOVERY_ACTION,
         "NVML_FI_DEV_MEMORY_TEMP": gpu.FIELD_MEMORY_TEMPERATURE,
         "NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT": gpu.FIELD_SLOWDOWN_MARGIN,
-        "NVML_FI_DEV_NVLINK_GET_SPEED": links.FIELDS["speed_mbps"],
+        "NVML_FI_DEV_NVLINK_GET_SPEED": gpu.FIELDS["speed_mbps"],
         **counters,
         **bins,
     }

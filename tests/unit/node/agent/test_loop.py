@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.agent import loop, mender, sd_notify
+from b200kit.node.agent import loop, mender
 from b200kit.node.agent.effects import Edges
 from b200kit.node.agent.looker import FAILED, SUCCESS, TIMEOUT, Looker, LookFailed
 from b200kit.node.agent.memory import AgentMemory
@@ -149,7 +149,7 @@ def test_replicas_and_node_are_watched_until_the_configuration_is_replaced(
     (tmp_path / "texts").mkdir()
     monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
     said: list[str] = []
-    monkeypatch.setattr(sd_notify, "notify", said.append)
+    monkeypatch.setattr(loop, "notify", said.append)
     monkeypatch.setattr(loop, "_EVERY_S", 0.01)
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.agent import effects, loop, sd_notify
+from b200kit.node.agent import effects, loop
 from b200kit.node.agent import hang_evidence as evidence
 from b200kit.node.agent.effects import Edges, EffectFailed
 from b200kit.node.agent.memory import AgentMemory
@@ -513,14 +513,14 @@ def test_systemd_is_told_by_the_socket_it_names(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        assert sd_notify.notify("READY=1")
+        assert loop.notify("READY=1")
         assert listener.recv(64) == b"READY=1"
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
-    assert sd_notify.watchdog_every_s() == 20.0
+    assert loop.watchdog_every_s() == 20.0
     monkeypatch.delenv("NOTIFY_SOCKET")
     monkeypatch.delenv("WATCHDOG_USEC")
-    assert not sd_notify.notify("READY=1")
-    assert sd_notify.watchdog_every_s() is None
+    assert not loop.notify("READY=1")
+    assert loop.watchdog_every_s() is None
 
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:

@@ -6,12 +6,17 @@ no observation can show is listed with the reason, so that nothing is left out i
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from b200kit.catalog import load
-from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.checks.nvlink import fabric
+from b200kit.node.state.verdict import Action, Verdict
 from b200kit.node.state.view import StateView
 from tests.subtests import in_subtests
 from tests.unit import corpus
-from tests.unit.case import Case
+from tests.unit.case import Case, Wanted
 
 CATALOGUE = {
     "fabric-in-progress-802": "CUDA 802 with nvidia-smi fine: the fabric is in progress"
@@ -67,7 +72,7 @@ DEFECTS = {
 
 DEFECTS_BEYOND_A_STATE = {
     2: "a burn-in that never runs: no reading of a node",
-    7: "a test that asserts true: tests/unit/node/checks/test_mutation.py is the answer",
+    7: "a test that asserts true: each check is removed once, below",
 }
 
 XIDS = {
@@ -78,7 +83,7 @@ XIDS = {
 }
 """Xid codes of a B200 by class; 93 is for Volta alone."""
 
-MASKS = [field.name.replace(" ", "-") for field in health_mask.FIELDS]
+MASKS = [field.name.replace(" ", "-") for field in fabric.FIELDS]
 
 REQUIRED = {
     *(f"catalogue:{row}" for row in CATALOGUE),
@@ -123,6 +128,66 @@ def test_a_case_shows_the_codes_and_masks_that_it_names(case: Case) -> None:
     codes = {f"xid:{entry.reading('code')}" for entry in view.known_items("xids")}
     assert {tag for tag in case.covers if tag.startswith("xid:")} <= codes
     masks = [gpu.known(int, "fabric", "health_mask") or 0 for gpu in view.known_gpus]
-    faults = " ".join(fault for mask in masks for fault in health_mask.faults(mask, ()))
+    faults = " ".join(fault for mask in masks for fault in fabric.mask_faults(mask, ()))
     named = [tag.split(":")[1] for tag in case.covers if tag.startswith("mask:")]
     assert [name for name in named if name.replace("-", " ") not in faults] == []
+
+
+def alone() -> list[Case]:
+    """Cases in which one check alone keeps the node from going live."""
+    return [case for case in corpus.cases() if case.alone]
+
+
+def without(case: Case, checks: Collection[str]) -> Verdict:
+    """The verdict of a case by all checks but some: what is left of that by all of them."""
+    whole = corpus.verdict_of(case.name)
+    return replace(whole, findings=tuple(f for f in whole.findings if f.check not in checks))
+
+
+def still_reported(verdict: Verdict, wanted: Wanted) -> list[str]:
+    """Findings of other checks that tell the cause, or ask for the same where it has no words."""
+    return [
+        f"{finding.check}: {finding.summary}"
+        for finding in verdict.findings
+        if (finding.blocks or finding.action is not Action.NONE)
+        and (wanted.says or wanted.action == finding.action.word)
+        and wanted.subject in ("", finding.subject)
+        and wanted.tells(finding)
+    ]
+
+
+def proves(case: Case, check: str) -> bool:
+    """Whether a case needs a check: to be blocked, or for a cause that nothing else tells."""
+    if case.alone:
+        return True  # what the test above shows
+    verdict = without(case, {check})
+    return any(
+        not still_reported(verdict, wanted) for wanted in case.findings if wanted.check == check
+    )
+
+
+def first_of_each_file() -> list[Case]:
+    """One such case of each file."""
+    return list({case.file: case for case in reversed(alone())}.values())
+
+
+@in_subtests("case", first_of_each_file, ids=lambda case: case.id)
+def test_no_check_depends_on_whether_another_is_there(case: Case) -> None:
+    """What the two tests below rest on: they leave findings out instead of judging again."""
+    named = {wanted.check for wanted in case.findings}
+    kept = {name: run for name, run in registered().items() if name not in named}
+    again = judge(case.expectation(), case.state(), kept)
+    assert again.findings == without(case, named).findings
+
+
+@in_subtests("case", alone, ids=lambda case: case.id)
+def test_without_its_check_the_faulty_node_would_pass(case: Case) -> None:
+    verdict = without(case, {wanted.check for wanted in case.findings})
+    assert verdict.fit == "fit", [f"{f.check}: {f.summary}" for f in verdict.blocking]
+
+
+@in_subtests("check", registered)
+def test_every_check_has_a_case_that_needs_it(check: str) -> None:
+    naming = [c for c in corpus.cases() if check in {wanted.check for wanted in c.findings}]
+    assert naming, f"no case of tests/corpus names {check}"
+    assert any(proves(case, check) for case in sorted(naming, key=lambda c: not c.alone))

@@ -12,6 +12,7 @@ from b200kit.node.checks.judge import Check, judge, run_one
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.view import GpuView, StateView, Unread
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import corpus, node_schema, paths, readings, states
 from tests.unit.case import Case
@@ -161,3 +162,39 @@ def test_all_is_not_called_well_beside_a_part_that_was_not_read() -> None:
 
 def test_a_judgement_by_no_checks_is_not_fit() -> None:
     assert judge(states.expectation(), states.healthy(), {}).fit == "unmeasured"
+
+
+def test_a_gpu_fault_names_the_part_to_pull() -> None:
+    expect, state = states.expectation(), states.recorded("gpu2-no-nvlink")
+    finding = judge(expect, state).blocking[0]
+    assert_message(finding.summary)
+    for name in ("GPU 2", "module 7", "0000:96:00.0", "1650000000003", "GPU-00000002"):
+        assert name in finding.part
+
+
+def test_one_gpu_out_of_the_fabric_is_one_finding_a_kind_and_not_fourteen() -> None:
+    verdict = judge(states.expectation(), states.recorded("gpu2-no-nvlink"))
+    p2p = [f for f in verdict.blocking if f.check.startswith("p2p")]
+    assert [f.subject for f in p2p] == ["GPU 2"] * 3
+    assert "7 of its 7 peers" in p2p[0].summary
+
+
+def test_the_gpu_that_lost_its_link_is_blamed_and_not_its_peers() -> None:
+    state = states.healthy()
+    state["xids"] = [
+        {"pci_address": "0000:8f:00.0", "code": 145, "text": "RLW_REMAP Fatal"},
+        {
+            "pci_address": "0000:90:00.0",
+            "code": 45,
+            "text": "pid=1, Ch 1 caused by previous Xid 149",
+        },
+        {"pci_address": "0000:96:00.0", "code": 149, "text": "NETIR_LINK_EVT Fatal"},
+    ]
+    blocking = judge(states.expectation(), state).blocking
+    assert [f.subject for f in blocking] == ["GPU 2"]
+
+
+@pytest.mark.parametrize("name", ["healthy-hgx-b200", "healthy-snc2-four-nodes"])
+def test_recorded_healthy_node_is_fit(name: str) -> None:
+    verdict = judge(states.expectation(), states.recorded(name))
+    assert verdict.fit == "fit", [f.summary for f in verdict.blocking]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.connect import connect
-from b200kit.node.client.http import Deadlines, Exchange, exchange
+from b200kit.node.client.http import Deadlines, Exchange, _Collector, connect, exchange
 from tests.messages import assert_message
 
 SOON = Deadlines(connect=0.3, idle=5, total=10)
@@ -114,3 +113,35 @@ def test_a_request_larger_than_the_socket_takes_at_once_arrives_whole() -> None:
     assert found.fault is None
     assert int(found.body()) == (16 << 20) + 2
     assert found.sent <= (found.connected or 0.0) <= found.pieces[0][0]
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+
+
+def ended_after(*pieces: bytes) -> list[bool]:
+    """Whether the answer counts as ended after each of its pieces."""
+
+    async def feed() -> list[bool]:
+        collector = _Collector(Exchange(0.0, []))
+        found = []
+        for piece in pieces:
+            collector.data_received(piece)
+            found.append(collector.done.done())
+        return found
+
+    return asyncio.run(feed())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "ended"),
+    [
+        ((HEAD + b"0123456789",), [True]),
+        ((HEAD + b"01234", b"56789"), [False, True]),
+        ((HEAD[:9], HEAD[9:], b"0123456789"), [False, False, True]),
+        ((b"HTTP/1.1 200 OK\r\n\r\n", b"until the peer closes"), [False, False]),
+    ],
+)
+def test_an_answer_ends_with_the_last_byte_that_was_announced(
+    pieces: tuple[bytes, ...], ended: list[bool]
+) -> None:
+    assert ended_after(*pieces) == ended

@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client import arrivals
+from b200kit.node.client import arrivals, http
 from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import Chunk, RequestRecord, schedule_delay, timing
+from b200kit.node.client.message import SseSplitter
 from b200kit.node.client.percentiles import percentile
+from b200kit.node.lib import documents
+from tests.unit.node.client.scores import even, playing
 
 FREEZE_S, AT = 2.0, 25
 REQUESTS, RATE = 150, 50.0
@@ -122,3 +126,34 @@ def test_what_a_client_is_late_is_told_besides_and_not_in_its_ttft(clock: Clock)
     records = on(clock, Arrival(RATE, even=True).run(5, 1, late))
     assert ttfts(records) == pytest.approx([TTFT_S] * 5)
     assert schedule_delay(records).p50 == pytest.approx(1000.0)
+
+
+def test_nothing_is_decoded_before_the_answer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    received, parse, feed = http._Collector.data_received, documents.parse, SseSplitter.feed
+
+    def stamped(self: http._Collector, data: bytes) -> None:
+        order.append("piece")
+        received(self, data)
+
+    def decoded(*raw: Any) -> Any:
+        order.append("decode")
+        return parse(*raw)
+
+    def split(self: Any, data: bytes) -> Any:
+        order.append("split")
+        return feed(self, data)
+
+    monkeypatch.setattr(http._Collector, "data_received", stamped)
+    monkeypatch.setattr(SseSplitter, "feed", split)
+    score = even(0.02, 0.02, 6)
+    with playing() as url:
+        request = ChatRequest("m", "p", 6, extra={"score": {"name": "one", "steps": score}})
+        monkeypatch.setattr(documents, "parse", decoded)
+        answer = asyncio.run(chat(Endpoint(url), request))
+        assert set(order) == {"piece"}
+        record = answer.record()
+    assert record.error is None
+    assert {"split", "decode"} <= set(order)
+    last = len(order) - order[::-1].index("piece")
+    assert "decode" not in order[:last]

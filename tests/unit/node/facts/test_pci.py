@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.facts import pci, pci_config
+from b200kit.node.facts import pci
 
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "0000:88:01.0", "0000:89:00.0", "0000:8a:00.0"
 SWITCH = f"devices/pci0000:88/{ROOT_PORT}/{UPSTREAM}/{DOWNSTREAM}"
@@ -162,20 +162,20 @@ def test_acs_is_walked_to_in_configuration_space(
     tmp_path: Path, space: bytes, expected: bool | None
 ) -> None:
     (tmp_path / "config").write_bytes(space)
-    assert pci_config.redirects(tmp_path / "config") is expected
+    assert pci.redirects(tmp_path / "config") is expected
 
 
 def test_capability_list_that_runs_in_a_circle_ends(tmp_path: Path) -> None:
     space = bytearray(capabilities((0x1, 0), (0x2, 0)))
     struct.pack_into("<I", space, 0x140, 0x2 | 1 << 16 | 0x100 << 20)
     (tmp_path / "config").write_bytes(space)
-    assert pci_config.redirects(tmp_path / "config") is None
+    assert pci.redirects(tmp_path / "config") is None
 
 
 def test_acs_of_a_device_that_is_gone_is_not_called_absent(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\xff" * 4096)
     with pytest.raises(OSError, match="does not answer"):
-        pci_config.redirects(tmp_path / "config")
+        pci.redirects(tmp_path / "config")
 
 
 def test_plain_user_cannot_tell_acs(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_payload_is_that_of_the_express_capability(
     struct.pack_into("<BB", space, 0x60, 0x09 if control is None else 0x10, 0x40)  # and back
     struct.pack_into("<B", space, 0x68, control or 0)
     (tmp_path / "config").write_bytes(space)
-    assert pci_config.payload(tmp_path / "config") == expected
+    assert pci.payload(tmp_path / "config") == expected
     (tmp_path / "config").write_bytes(space[:64])
     with pytest.raises(PermissionError):
-        pci_config.payload(tmp_path / "config")
+        pci.payload(tmp_path / "config")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.node.facts import kernel, pci, pci_config, settings
+from b200kit.node.facts import kernel, pci, settings
 from b200kit.node.host import acs_off
 from tests.lab.firmware.lab_firmware import grub
 from tests.lab.firmware.lab_firmware import pci as firmware
@@ -158,15 +158,15 @@ def test_bridges_above_nics_alone_are_switched_off_too(redirecting: Path) -> Non
 def test_other_words_of_the_capability_stay(redirecting: Path) -> None:
     config = acs_off.bridges()[0] / "config"
     descriptor = os.open(config, os.O_RDONLY)
-    at = pci_config.capability(descriptor)
+    at = pci.capability(descriptor)
     os.close(descriptor)
     assert at is not None
     before = config.read_bytes()
     assert acs_off.switch_off(config)
     after = config.read_bytes()
     changed = {n for n, pair in enumerate(zip(before, after, strict=True)) if len(set(pair)) > 1}
-    assert changed <= {at + pci_config.CONTROL, at + pci_config.CONTROL + 1}
-    assert struct.unpack_from("<H", after, at + pci_config.CONTROL) == (0,)
+    assert changed <= {at + pci.CONTROL, at + pci.CONTROL + 1}
+    assert struct.unpack_from("<H", after, at + pci.CONTROL) == (0,)
 
 
 def test_kernel_that_is_locked_down_is_told_and_the_others_are_tried(

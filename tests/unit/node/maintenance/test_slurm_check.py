@@ -16,7 +16,6 @@ from b200kit.node.lib import program
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.lib.hard_timeout import GRACE_S
 from b200kit.node.maintenance import slurm_check
-from b200kit.node.state import slurm
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from tests.messages import assert_message
 from tests.unit import states
@@ -195,4 +194,4 @@ def test_reason_is_one_short_line_whatever_a_node_said(node: Node) -> None:
     [change] = node.check()[1]
     assert change.startswith("State=DRAIN|Reason=b200kit: slurm-check: GPU 2 Reason=fan 3 ")
     assert change.isprintable()
-    assert len(change.split("Reason=", 1)[1]) == slurm.MOST_CHARACTERS
+    assert len(change.split("Reason=", 1)[1]) == slurm_check.MOST_CHARACTERS

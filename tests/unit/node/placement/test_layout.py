@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from b200kit.node.lib import cpulist
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.placement.cpu_cores import LayoutError
+from b200kit.node.placement import layout
 from b200kit.node.placement.layout import Replica, Shape, place, reserved, shared
+from b200kit.node.placement.machine import LayoutError
+from b200kit.stages import serving
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 from tests.unit import numa_maps
+from tests.unit.nodes import settled
 
 
 def plan(state: Any, replicas: int, gpus_each: int, ports: Sequence[int]) -> list[Replica]:
@@ -283,3 +289,28 @@ def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
 def test_what_cannot_carry_the_replicas_is_refused(state: Any) -> None:
     with raises_message(LayoutError):
         plan(state, 2, 4, (8001, 8002))
+
+
+@pytest.mark.parametrize(
+    ("asked", "gateway", "left", "given"),
+    [
+        (None, None, "0-1,56-57", "0-1,56-57"),
+        ("2-3", None, "0-1", "2-3"),
+        (None, None, "", None),
+        (None, "0-1", "0-1,56-57", "56-57"),
+        (None, "0-1", "0-1", None),
+    ],
+)
+def test_client_gets_the_cpus_that_nobody_has(
+    asked: str | None,
+    gateway: str | None,
+    left: str,
+    given: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, _ = settled(tmp_path)
+    own = node.spec.gateway.replace(cpus=gateway)
+    node.spec = node.spec.replace(client_cpus=asked, gateway=own)
+    monkeypatch.setattr(layout, "reserved", lambda state, replicas: left)
+    assert serving.serving_document(node, node.layout()).client_cpus == given

@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from b200kit.node.lib import cpulist
-from b200kit.node.placement.gpu_groups import Cost, cost
-from b200kit.node.placement.layout import Replica, Shape, place, shared
+from b200kit.node.placement.layout import Cost, Replica, Shape, cost, place, shared
 from b200kit.node.placement.machine import Machine, survey
 from tests.subtests import in_subtests
 from tests.unit.node.placement.test_layout import node, plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,11 @@ from b200kit.node.client.chat import Tally
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.renewal import attempts
 from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
-from b200kit.node.renewal.traffic import GatewayTraffic
+from b200kit.node.renewal.node import Standing, hindrance
+from b200kit.node.renewal.traffic import GatewayTraffic, Quiet, foreign
+from b200kit.node.serving.gateway.haproxy import GatewayServer
+from b200kit.node.state.serving import Replica
+from tests.subtests import in_subtests
 from tests.unit import smoke_results
 
 PASSED = smoke_results.result()
@@ -132,3 +136,81 @@ def test_failed_test_is_a_result_and_an_invalid_one_is_none() -> None:
     found = until_measured(invalid)
     assert (found.found, found.why) == (None, "the client waited")
     assert len(invalid.begun) == 2
+
+
+UP = (GatewayServer("vllm0", "UP", 0), GatewayServer("vllm1", "UP", 0))
+SERVES = Standing(UP)
+REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n in (0, 1)]
+
+
+@in_subtests(
+    ("standing", "word"),
+    [
+        (replace(SERVES, quarantine={"why": "swap"}), "out of service"),
+        (replace(SERVES, quarantine={"unmeasured": "denied"}), "out of service"),
+        (replace(SERVES, drained={"servers": []}), "drained"),
+        (replace(SERVES, lock={"owner": "ops"}), "works on"),
+        (replace(SERVES, rolling_restart={"replica": 1}), "rolling restart"),
+        (replace(SERVES, servers="no socket"), "no socket"),
+        (replace(SERVES, servers=(UP[0], GatewayServer("vllm1", "DRAIN", 0))), "vllm1"),
+        (replace(SERVES, servers=(UP[0], GatewayServer("vllm1", "DOWN 1/2", 0))), "vllm1"),
+        (replace(SERVES, servers=UP[:1]), "vllm1"),
+    ],
+)
+def test_what_keeps_it_from_measuring(standing: Standing, word: str) -> None:
+    assert word in hindrance(standing, REPLICAS)
+
+
+def test_node_that_serves_as_a_whole_may() -> None:
+    assert hindrance(SERVES, REPLICAS) == ""
+    assert hindrance(SERVES, []) != ""
+
+
+NOBODY = GatewayTraffic(7, 0)
+PROBE = GatewayTraffic(7, 0, 1)
+
+
+@in_subtests(
+    ("readings", "quiet_s"),
+    [
+        ([NOBODY], 0),
+        ([NOBODY] * 5, 4),
+        ([NOBODY, GatewayTraffic(7, 1), NOBODY, NOBODY], 1),
+        # It came and went between two readings.
+        ([NOBODY, NOBODY, GatewayTraffic(8, 0), GatewayTraffic(8, 0)], 0),
+        # The watchdog asks each replica for a token now and then.
+        ([NOBODY, PROBE, NOBODY, PROBE, NOBODY], 4),
+        # A stream of the gateway's process before a reload, or a load past it.
+        ([NOBODY, PROBE, PROBE, NOBODY], 0),
+        ([NOBODY, NOBODY, "no socket", NOBODY], 0),
+    ],
+)
+def test_for_how_long_nobody_asked(
+    readings: Sequence[GatewayTraffic | str], quiet_s: float
+) -> None:
+    quiet = Quiet()
+    for at, seen in enumerate(readings):
+        quiet = quiet.after(float(at), seen)
+    assert quiet.for_s(len(readings) - 1) == quiet_s
+
+
+def test_what_ended_it_is_said() -> None:
+    assert "no socket" in Quiet().after(0.0, "no socket").why
+    assert "3" in Quiet().after(0.0, GatewayTraffic(7, 3)).why
+
+
+@in_subtests(
+    ("now", "sent", "yields"),
+    [
+        (GatewayTraffic(7, 0), 0, False),
+        (GatewayTraffic(10, 3), 3, False),
+        # On its way to the gateway.
+        (GatewayTraffic(10, 3), 5, False),
+        (GatewayTraffic(11, 1), 3, True),
+        # It has ended already.
+        (GatewayTraffic(11, 0), 3, True),
+        (GatewayTraffic(2, 0), 3, True),
+    ],
+)
+def test_whom_it_yields_to(now: GatewayTraffic, sent: int, yields: bool) -> None:
+    assert bool(foreign(NOBODY, now, sent)) == yields

@@ -12,7 +12,7 @@ import pytest
 
 from b200kit.node.lib.main_pid import MainPidGone
 from b200kit.node.serving import group_peers
-from b200kit.node.serving.sockets import address, connected
+from b200kit.node.serving.group_peers import address, connected
 from tests.subtests import in_subtests
 from tests.unit import serving_document
 

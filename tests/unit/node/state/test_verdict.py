@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from b200kit.node.lib.documents import Malformed, structure, unstructure
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict, finding_of, grouped
 from tests.messages import assert_message
 from tests.subtests import in_subtests
-from tests.unit import states
+from tests.unit import broken_parts, states
 
 WAIVER = {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-12-01"}
 
@@ -141,3 +142,17 @@ def test_readings_gone_for_one_cause_are_told_once() -> None:
     assert groups[0][0].check == "nvml.available"
     assert len(groups) == 2
     assert groups[1][1] > 20
+
+
+@in_subtests("number", range(broken_parts.FIXED), one_in=10)
+def test_no_finding_names_a_healthy_gpu_as_the_part_at_fault(number: int) -> None:
+    """Some GPUs of a fit state broken in some ways."""
+    case = broken_parts.case(number)
+    assert [*case.wrong()] == [], "; ".join(case.ways)
+
+
+if __name__ == "__main__":
+    # python -m tests.unit.node.state.test_blame 20000: as many as are asked for.
+    cases = map(broken_parts.case, range(int(sys.argv[1])))
+    told = [f"{c.number}: {'; '.join(c.ways)}: {found}" for c in cases if (found := [*c.wrong()])]
+    sys.stdout.write("\n".join([*told, f"{len(told)} of {sys.argv[1]} blame who is whole\n"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.checks.nvlink import fabric
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.view import StateView, Unmeasured, Unread, View
 from tests.messages import assert_message
@@ -69,17 +69,17 @@ def test_gpu_is_found_by_its_address_in_any_case() -> None:
 
 def test_mask_of_good_fields_has_no_faults() -> None:
     good = (0, 0x80, 0xAA, 0x51AA)
-    assert [mask for mask in good if health_mask.faults(mask, ())] == []
-    assert set(health_mask.decode(0xAA).values()) == {"false", "not supported"}
+    assert [mask for mask in good if fabric.mask_faults(mask, ())] == []
+    assert set(fabric.decode_mask(0xAA).values()) == {"false", "not supported"}
 
 
-@in_subtests("field", health_mask.FIELDS)
-def test_every_other_value_of_a_field_is_none(field: health_mask.MaskField) -> None:
+@in_subtests("field", fabric.FIELDS)
+def test_every_other_value_of_a_field_is_none(field: fabric.MaskField) -> None:
     for number in set(range(1 << field.bits)) - {*field.good}:
         for judged in ((), (field.name,)):
             fault = bool(judged) or number >= len(field.words)
-            assert [*health_mask.faults(number << field.shift, judged).values()] == [fault]
+            assert [*fabric.mask_faults(number << field.shift, judged).values()] == [fault]
 
 
 def test_a_bit_of_no_field_is_a_fault() -> None:
-    assert health_mask.faults(1 << 20, ()) == {"unknown bits: 0x100000": True}
+    assert fabric.mask_faults(1 << 20, ()) == {"unknown bits: 0x100000": True}

@@ -28,9 +28,8 @@ from b200kit.node.state.proof import (
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.node.state.watch import Fault, Look
 from b200kit.node.state.watchdog import LastStep, ProbeOutcome, ReplicaState
-from b200kit.node.status import exposition, latency_bounds
-from b200kit.node.status.latency_bounds import bound
-from b200kit.node.status.metrics import MetricsInput, families
+from b200kit.node.status import metrics
+from b200kit.node.status.metrics import MetricFamily, MetricsInput, bound, families, text
 from tests.lab.supply.programs import promtool
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
@@ -85,7 +84,7 @@ def known(**changes: Any) -> MetricsInput:
 
 def lines(node: MetricsInput) -> list[str]:
     """The page's samples."""
-    text = exposition.text(families(node))
+    text = metrics.text(families(node))
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
@@ -137,7 +136,7 @@ def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
     done = subprocess.run(
         [program.path, "check", "metrics"],
         env=dict(program.environment), capture_output=True, text=True, check=False,
-        input=exposition.text(families(known(watch=looked(faults=(fault,))))),
+        input=metrics.text(families(known(watch=looked(faults=(fault,))))),
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -250,5 +249,31 @@ def test_no_bucket_below_a_record_with_its_tolerance() -> None:
     assert bound(RecordedLatency("ttft", 99, 0.099), 0.1) == "0.25"
     assert bound(RecordedLatency("itl", 99, 0.001), 0.1) == "0.01"
     assert bound(RecordedLatency("itl", 99, 79.0), 0.1) is None
-    for bounds in latency_bounds.BOUNDS.values():
+    for bounds in metrics.BOUNDS.values():
         assert [*map(float, bounds)] == sorted(map(float, bounds))
+
+
+def test_a_family_is_its_help_its_type_and_a_line_a_series() -> None:
+    family = MetricFamily("b200_x", "What\nit \\ is.", (({"a": 'q"\\\n'}, 1.0), ({}, 0.25)))
+    assert text([family]).splitlines() == [
+        "# HELP b200_x What\\nit \\\\ is.",
+        "# TYPE b200_x gauge",
+        'b200_x{a="q\\"\\\\\\n"} 1',
+        "b200_x 0.25",
+    ]
+
+
+def test_a_timestamp_keeps_its_seconds() -> None:
+    assert "b200_x 1764079200\n" in text([MetricFamily("b200_x", "x", (({}, 1764079200.0),))])
+
+
+def test_without_a_series_nothing_is_said() -> None:
+    assert "b200_x" not in text([MetricFamily("b200_x", "x", ())])
+
+
+@pytest.mark.parametrize(
+    "family", [MetricFamily("1x", "x", ()), MetricFamily("x", "x", (({"a-b": 1}, 1.0),))]
+)
+def test_names_that_prometheus_refuses_are_refused(family: MetricFamily) -> None:
+    with pytest.raises(ValueError, match="is no name of"):
+        family.lines()

@@ -1,10 +1,12 @@
-"""Repairs of memory and cores that wait, and spares that are left; see rows.yaml, too."""
+"""Repairs of memory and cores that wait, spares that are left (see rows.yaml, too), and what the
+driver itself asks to be done with a GPU (NVML field 230).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, within
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
@@ -44,3 +46,24 @@ def spares(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield noted(summary, gpu, f"banks low {low}", most)
 
     return each_gpu(state, check_gpu, passed("every memory bank has spare rows", most))
+
+
+NONE = 0
+
+
+@check("recovery.action")
+def action(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No GPU waits for a reset, a drain or a reboot."""
+    table = expect.hardware("recovery.actions", dict)
+    expected = rule("none (0)", table.source)
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        number = gpu.number("recovery_action")
+        if number != NONE:
+            entry = expect.at("hardware", "expect", "recovery.actions", "value", str(number))
+            asks = entry.known(str, "asks") or f"action {number}"
+            step = Action.parse(entry.reading("action"))
+            summary = f"{gpu.subject}: the driver asks for {asks}"
+            yield failed(summary, f"recovery action {number}", expected, step, gpu)
+
+    return each_gpu(state, check_gpu, passed("the driver asks for no recovery", expected))

@@ -3,25 +3,86 @@
 When one GPU's NVLink goes (149), its peers log 145 and the processes 45: those are downstream and
 are reported as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
 What a reset is asked for is over once the GPUs were reset, and is a note then (NVSentinel#669).
+
+The text of an NVLink 5 Xid (144 to 150):
+
+    NETIR_LINK_EVT  Fatal   XC0 i0 Link 00 (0x026001c6 0x00000000 ...)      driver 575 and later
+    NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x0000000a]                      before
+
+Unit, event, severity and link are spelled out; the reason of a link event is in bits 20-25 of the
+first word (NVIDIA's Xid catalog, sheet "XID 144-150 Decode", as leptonai/gpud generates it).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from b200kit.node.checks.findings import failed, noted, passed, rule
-from b200kit.node.checks.gpu import nvlink5_xid
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.node.state.view import GpuView, StateView, Unread, View
 
+MESSAGE = re.compile(
+    r"\b(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)\s+(?P<severity>Fatal|Non-?fatal)\b"
+    r"(?:\s+XC\s*[0-9]+\s+i\s*[0-9]+\s+Link\s+(?P<link>[0-9]+)(?:\s*[(\[]0x(?P<info>[0-9A-Fa-f]+))?)?"
+)
+LINK_EVENTS = ("NETIR_LINK_EVT", "NETIR_LINK_DOWN")
+OTHER_END = {21, 32, 33, 34, 35, 36, 37}
+"""Reasons of a link event that send one to the device at the other end of the link."""
 LINK_LOST = 149
 DOWNSTREAM = (45, 145)
 MOST_TEXT = 160
 """Characters of a message that a summary quotes; the finding has all of it."""
+
+
+@dataclass(frozen=True)
+class NvlinkMessage:
+    """One message: the unit of the GPU's NVLink logic, what it saw, and on which link."""
+
+    unit: str
+    event: str
+    fatal: bool
+    link: int | None = None
+    reason: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Unit and event as the driver writes them: "NETIR_LINK_EVT"."""
+        return f"{self.unit}_{self.event}" if self.event else self.unit
+
+    @property
+    def from_other_end(self) -> bool:
+        """Whether the other end of the link is reported as the source, on HGX the NVLink switch."""
+        return self.name in LINK_EVENTS and self.reason in OTHER_END
+
+    def __str__(self) -> str:
+        """For people: "NETIR_LINK_EVT fatal on NVLink 14"."""
+        where = "" if self.link is None else f" on NVLink {self.link}"
+        return f"{self.name} {'fatal' if self.fatal else 'nonfatal'}{where}"
+
+
+def messages_in(text: str) -> list[NvlinkMessage]:
+    """The messages in a kernel log text, [] when it is of another form.
+
+    It also has the name of a process, which may look like one.
+    """
+    return [_message(match) for match in MESSAGE.finditer(text)]
+
+
+def _message(match: re.Match[str]) -> NvlinkMessage:
+    unit, _, event = match["name"].partition("_")
+    info = match["info"]
+    return NvlinkMessage(
+        unit,
+        event,
+        fatal=match["severity"] == "Fatal",
+        link=None if match["link"] is None else int(match["link"]),
+        reason=None if info is None else int(info, 16) >> 20 & 0x3F,
+    )
 
 
 @dataclass(frozen=True)
@@ -42,13 +103,13 @@ class XidGroup:
     def fatal(self) -> bool:
         """Whether a message does not call itself nonfatal, whatever its process is called."""
         return any(
-            any(m.fatal for m in found) or not found for found in map(nvlink5_xid.every, self.texts)
+            any(m.fatal for m in found) or not found for found in map(messages_in, self.texts)
         )
 
     @property
     def details(self) -> str:
         """What NVLink messages say: events and links, fatal ones alone where there are some."""
-        messages = [message for text in self.texts for message in nvlink5_xid.every(text)]
+        messages = [message for text in self.texts for message in messages_in(text)]
         messages = [m for m in messages if m.fatal] or messages
         words = ", ".join(dict.fromkeys(map(str, messages)))
         if any(message.from_other_end for message in messages):

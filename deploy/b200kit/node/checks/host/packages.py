@@ -1,15 +1,22 @@
-"""The driver's packages: one version, fully installed, and held."""
+"""Packages: the driver's of one version and held, nothing half done, nothing changed by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from b200kit.node.checks.findings import failed, passed, rule, within
+from b200kit.node.checks.findings import failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
+from b200kit.node.facts.dpkg_state import VENDOR
 from b200kit.node.state.drift import same_version
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView
+from b200kit.node.state.view import StateView, Unread
+
+_OWN = rule("the inventory's repositories", "parts of two archives refuse each other")
+_OFF = rule("off", "a driver or a kernel must not change under a running server")
+_LEFT = rule("left to b200kit", "a restarted fabric manager takes the fabric from what serves")
+_WHOLE = rule("fully installed", "a half-installed driver is not the one that was proven")
+_BUILT = rule("built for every kernel that may boot", "a kernel without the module has no driver")
 
 
 @check("packages.lockstep")
@@ -88,3 +95,115 @@ def held(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     found = [finding for name in requested for finding in within(loose(name))]
     yield from found or [passed(f"{len(requested)} packages of the driver set are held", expected)]
+
+
+def _unasked(expect: Expectation, state: StateView) -> bool:
+    """Whether none of it is judged: nothing was asked for, or this is a look at what serves."""
+    return expect.is_missing("automatic") or state.is_missing("automatic")
+
+
+@check("packages.origin")
+def origin(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every package of the driver set is from a repository of the inventory."""
+    if _unasked(expect, state) or not expect.get(list, "automatic", "sources"):
+        yield passed("no repository is named to compare with")
+        return
+    own = {str(url).rstrip("/") for url in expect.get(list, "automatic", "sources")}
+
+    def foreign(name: str) -> Iterator[Finding]:
+        if state.is_null("packages", name):
+            return  # judged by packages.versions
+        version = state.text("packages", name, "version")
+        sources = [str(url) for url in state.get(list, "automatic", "origins", name)]
+        if not sources:
+            summary = f"{name} {version} is in none of the node's repositories any more"
+            yield noted(summary, None, "no repository", _OWN)
+        elif not own.intersection(sources):
+            summary = f"{name} {version} is from {', '.join(sources)}"
+            yield failed(summary, ", ".join(sources), _OWN, Action.NONE, part=name)
+
+    names = expect.driver_packages()
+    found = [finding for name in names for finding in within(foreign(name))]
+    yield from found or [passed(f"{len(names)} packages are from the inventory's repositories")]
+
+
+@check("upgrades.automatic")
+def upgrades(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Nothing upgrades packages by itself."""
+    if _unasked(expect, state) or state.is_null("automatic", "upgrades"):
+        yield passed("nothing upgrades packages by itself")
+        return
+    often = state.text("automatic", "upgrades")
+    if often == "0":
+        yield passed("automatic upgrades are off", _OFF)
+    else:
+        summary = f"automatic upgrades are on (APT::Periodic::Unattended-Upgrade is {often})"
+        yield failed(summary, often, _OFF, Action.NONE)
+
+
+@check("restarts.automatic")
+def restarts(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """needrestart leaves what serves, and what it runs on, alone."""
+    if _unasked(expect, state) or state.is_null("automatic", "restarts"):
+        yield passed("nothing restarts services by itself")
+        return
+    units = [str(unit) for unit in state.get(list, "automatic", "restarts")]
+    if units:
+        summary = f"needrestart restarts {', '.join(units)} after an upgrade of what they use"
+        yield failed(summary, ", ".join(units), _LEFT, Action.NONE)
+    else:
+        yield passed("needrestart leaves what serves alone", _LEFT)
+
+
+@check("host.dpkg")
+def dpkg(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No dpkg was interrupted, and the vendor's packages are fully installed; others are noted."""
+    if expect.unfinished() == "off":
+        yield passed("what dpkg left is not judged")
+        return
+    interrupted, packages = state.flag("dpkg", "interrupted"), state.get(dict, "dpkg", "broken")
+    ours = {name: status for name, status in packages.items() if VENDOR.search(name)}
+    others = {name: status for name, status in packages.items() if name not in ours}
+    if interrupted or ours:
+        what = f"{_told(ours)} not fully installed" if ours else "dpkg was interrupted"
+        summary = f"{what}; b200 deploy finishes it"
+        yield failed(summary, _told(ours) or "dpkg's journal", _WHOLE, Action.NONE)
+    elif others:
+        yield noted(f"{_told(others)} not fully installed", None, _told(others), _WHOLE)
+    else:
+        yield passed("dpkg has nothing unfinished", _WHOLE)
+
+
+def _told(packages: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({status})" for name, status in packages.items())
+
+
+@check("driver.next-boot")
+def next_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """A kernel on the disk has the driver's module; it is noted when the default one has none.
+
+    A node that runs is not stopped for a kernel that it has not booted: the module can be built
+    before it does.
+    """
+    if expect.unfinished() == "off":
+        yield passed("the next boot is not judged")
+        return
+    built = state.get(dict, "driver_module", "built_for")
+    default = state.known(str, "driver_module", "default_kernel")
+    if not built:  # a container or an image without them: its host's are not seen here
+        raise Unread("driver_module.built_for", "no kernel has a folder below /lib/modules")
+    if not any(version is not None for version in built.values()):
+        summary = "the nvidia module is built for no kernel: the next boot has no driver"
+        yield failed(summary, _kernels(built), _BUILT, Action.NONE)
+    elif default is not None and built.get(default) is None:
+        summary = (
+            f"kernel {default} boots next and has no nvidia module: "
+            f"install its headers, then `dkms autoinstall -k {default}`"
+        )
+        yield noted(summary, None, _kernels(built), _BUILT)
+    else:
+        yield passed("the next boot has the driver's module", _BUILT)
+
+
+def _kernels(built: dict[str, object]) -> str:
+    return ", ".join(f"{kernel}: {version or 'none'}" for kernel, version in built.items())

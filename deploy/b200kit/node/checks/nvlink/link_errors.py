@@ -2,26 +2,65 @@
 
 All count since the driver was loaded. The counters of older GPUs (replay, recovery, CRC; NVML
 fields 161-163) do not exist from Blackwell on; a nought read from them would be no measurement.
+
+NVML fields 220 (effective) and 222 (symbol) hold mantissa x 10^-exponent: bits 0-7 are the
+exponent, bits 8-11 the mantissa. A link without an error reads 15 x 10^-255, raw 0xFFF. Layout:
+nvml.h; limits: NVIDIA/DCGM common/DcgmUtilities.cpp and modules/health/DcgmHealthWatch.cpp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.nvlink import bit_error_rate
 from b200kit.node.checks.nvlink.links import links_in_words, of_links
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, View, integers
 
+NO_ERRORS = 0xFFF
+EXPONENT_BITS = 8
+
+
+@dataclass(frozen=True)
+class BitErrorRate:
+    """Errors a bit: mantissa (0-15) x 10^-exponent (0-255)."""
+
+    mantissa: int
+    exponent: int
+
+    def __str__(self) -> str:
+        """As people and nvidia-smi write it: "3e-11"."""
+        return f"{self.mantissa}e-{self.exponent}"
+
+
+def decode(raw: int) -> BitErrorRate | None:
+    """The rate of a raw reading of twelve bits, None when there was no error."""
+    if raw == NO_ERRORS:
+        return None
+    return BitErrorRate(raw >> EXPONENT_BITS, raw & 0xFF)
+
+
+def effective_is_bad(rate: BitErrorRate | None, worst: int) -> bool:
+    """Whether an effective rate is above 10^-worst (DCGM: 12).
+
+    A mantissa of 0 with a smaller exponent is bad too, as in DCGM: no link reports such a rate.
+    """
+    if rate is None:
+        return False
+    return rate.exponent < worst or rate.mantissa * 10**worst > 10**rate.exponent
+
+
+def symbol_is_bad(rate: BitErrorRate | None, floor: int) -> bool:
+    """Whether a symbol rate is one of real errors: its exponent is below the floor (DCGM: 238)."""
+    return rate is not None and rate.mantissa != 0 and rate.exponent < floor
+
+
 SINCE = "since the driver was loaded"
-Limit = Callable[[bit_error_rate.BitErrorRate | None, int], bool]
-RATES: dict[str, Limit] = {
-    "effective": bit_error_rate.effective_is_bad,
-    "symbol": bit_error_rate.symbol_is_bad,
-}
+Limit = Callable[[BitErrorRate | None, int], bool]
+RATES: dict[str, Limit] = {"effective": effective_is_bad, "symbol": symbol_is_bad}
 
 
 @check("nvlink.ber")
@@ -43,7 +82,7 @@ def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
     read, lost = of_links(gpu, f"{kind}_ber")
     yield from lost
     for link, raw in read:
-        rate = bit_error_rate.decode(raw)
+        rate = decode(raw)
         if RATES[kind](rate, limit.value):
             summary = f"{gpu.subject} NVLink {link} has an {kind} bit error rate of {rate}"
             summary = summary.replace("an symbol", "a symbol")

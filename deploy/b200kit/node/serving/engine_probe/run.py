@@ -13,20 +13,47 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from b200kit.node.lib import documents, hard_timeout, program, timestamp
-from b200kit.node.lib.printable import printable
-from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.lib.program import claim_stdout, emit
+from b200kit.node.lib.readings import printable
+from b200kit.node.serving.engine_probe import collective, compilers, cuda, memory, network
 from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
-from b200kit.node.serving.engine_probe.steps import BY_NAME, STEPS, ProbeStep
 from b200kit.node.state import engine_probe
 from b200kit.node.state.engine_probe import ProbedStep, ProbeVerdict
 
 _MOST = 400
 _LATE = "it hangs, or the node has too much to do: journalctl -k may say why"
+
+
+@dataclass(frozen=True)
+class ProbeStep:
+    """One step: returns what was seen, or raises Fault or NotApplicable."""
+
+    name: str
+    take: Callable[[ProbeRequest], str]
+    within_s: float = 20.0
+
+
+STEPS = (
+    ProbeStep("loopback", network.loopback),
+    ProbeStep("netlink", network.netlink),
+    ProbeStep("interface", network.interface),
+    ProbeStep("shared-memory", memory.shared_memory),
+    ProbeStep("locked-memory", memory.locked_memory),
+    ProbeStep("executable-memory", memory.executable_memory),
+    ProbeStep("cache", memory.cache),
+    ProbeStep("compiler", compilers.compiler),
+    ProbeStep("headers", compilers.headers, 60.0),
+    ProbeStep("cuda", cuda.cuda, 60.0),
+    ProbeStep("triton", compilers.triton, 120.0),
+    ProbeStep("all-reduce", collective.all_reduce, 120.0),
+    ProbeStep("flashinfer", compilers.kernels, 120.0),
+)
+BY_NAME = {step.name: step for step in STEPS}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import documents, durable_files, lock_file
+from b200kit.node.lib import documents, durable_files, lock
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import (
     Gateway,
@@ -73,9 +73,9 @@ async def restart(
     return done
 
 
-def hold(lock: Path = LOCK) -> int:
+def hold(path: Path = LOCK) -> int:
     """The lock of rolling restarts, held until this process ends. Raises Halt naming who has it."""
-    handle = lock_file.opened(lock)
+    handle = lock.opened(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -11,7 +11,6 @@ import pytest
 
 from b200kit.node.facts.nvml import call as nvml_call
 from b200kit.node.facts.nvml import gpu as nvml_gpu
-from b200kit.node.facts.nvml import links as nvml_links
 from b200kit.node.facts.nvml import worker as nvml_worker
 from b200kit.node.facts.nvml.client import Worker
 from tests.messages import assert_message
@@ -203,12 +202,12 @@ def test_repairs_and_spare_rows_are_told_one_by_one(nvml: Nvml) -> None:
 
 
 def test_every_field_of_a_link_is_its_own(nvml: Nvml) -> None:
-    numbers = [*nvml_links.FIELDS.values(), *nvml_links.FEC_HISTORY]
+    numbers = [*nvml_gpu.FIELDS.values(), *nvml_gpu.FEC_HISTORY]
     nvml(lines="\n".join(f"gpu.1.field.{number}.4={1000 + number}" for number in numbers))
     links = read()["gpus"][1]["links"]
-    for key, number in nvml_links.FIELDS.items():
+    for key, number in nvml_gpu.FIELDS.items():
         assert links[4][key] == 1000 + number
-    assert links[4]["fec_history"] == [1000 + number for number in nvml_links.FEC_HISTORY]
+    assert links[4]["fec_history"] == [1000 + number for number in nvml_gpu.FEC_HISTORY]
     assert links[3]["fec_history"] == [0] * 16
     assert links[3]["effective_ber"] == 0xFFF
 
@@ -224,12 +223,12 @@ def test_fields_of_a_link_fail_one_by_one(nvml: Nvml) -> None:
 def test_link_fields_of_blackwell_are_asked_by_the_ids_of_nvidia_ml_py() -> None:
     first = pynvml.NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_0
     last = pynvml.NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15
-    assert list(nvml_links.FEC_HISTORY) == list(range(first, last + 1))
-    assert nvml_links.FIELDS["speed_mbps"] == pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
+    assert list(nvml_gpu.FEC_HISTORY) == list(range(first, last + 1))
+    assert nvml_gpu.FIELDS["speed_mbps"] == pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
     assert nvml_gpu.FIELD_RECOVERY_ACTION == pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
     assert nvml_gpu.FIELD_MEMORY_TEMPERATURE == pynvml.NVML_FI_DEV_MEMORY_TEMP
     assert nvml_gpu.FIELD_SLOWDOWN_MARGIN == pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT
-    assert not {161, 162, 163} & set(nvml_links.FIELDS.values())
+    assert not {161, 162, 163} & set(nvml_gpu.FIELDS.values())
 
 
 def test_all_fields_of_a_link_are_asked_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,9 +240,9 @@ def test_all_fields_of_a_link_are_asked_in_one_call(monkeypatch: pytest.MonkeyPa
         return int(pynvml.NVML_ERROR_GPU_IS_LOST)
 
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", lambda _: refuse)
-    details = nvml_links.link_details(None, 3)
-    assert [len(ids) for ids in asked] == [len(nvml_links.FIELDS) + 16]
-    assert asked[0][0] == (nvml_links.FIELDS["speed_mbps"], 3)
+    details = nvml_gpu.link_details(None, 3)
+    assert [len(ids) for ids in asked] == [len(nvml_gpu.FIELDS) + 16]
+    assert asked[0][0] == (nvml_gpu.FIELDS["speed_mbps"], 3)
     assert {link for _, link in asked[0]} == {3}
     assert details["fec_history"] == [{"unmeasured": "GPU is lost (15)"}] * 16
 

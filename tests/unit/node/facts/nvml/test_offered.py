@@ -9,7 +9,7 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.facts.nvml.offered import first_branches, named
+from b200kit.node.facts.nvml.worker import first_branches, named
 from b200kit.node.lib import tables
 from tests.lab.hardware import shim_build
 from tests.messages import assert_message

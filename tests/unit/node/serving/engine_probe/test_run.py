@@ -11,7 +11,7 @@ import pytest
 
 from b200kit.node.lib import hard_timeout, program
 from b200kit.node.serving.engine_probe import run
-from b200kit.node.serving.engine_probe.steps import STEPS, ProbeStep
+from b200kit.node.serving.engine_probe.run import STEPS, ProbeStep
 from tests.messages import assert_message
 
 INVOCATION = "0123456789abcdef0123456789abcdef"

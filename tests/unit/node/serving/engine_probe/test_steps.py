@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.serving.engine_probe import interfaces
+from b200kit.node.serving.engine_probe import network
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.node.serving.engine_probe.places import MMAP, SOCKET, step
@@ -111,9 +111,9 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     ],
 )
 def test_interfaces_are_chosen_as_nccl_does(pattern: str, chosen: list[str]) -> None:
-    assert interfaces.named(pattern, ["lo", "ens1", "ens10"]) == chosen
+    assert network.named(pattern, ["lo", "ens1", "ens10"]) == chosen
 
 
 def test_addresses_are_those_of_the_kernel() -> None:
-    assert "127.0.0.1" in interfaces.addresses()["lo"]
-    assert all(name in interfaces.addresses() for _, name in socket.if_nameindex())
+    assert "127.0.0.1" in network.addresses()["lo"]
+    assert all(name in network.addresses() for _, name in socket.if_nameindex())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.node.checks.gpu.nvlink5_xid import NvlinkMessage, every
+from b200kit.node.checks.gpu.xid import NvlinkMessage
+from b200kit.node.checks.gpu.xid import messages_in as every
 from tests.subtests import in_subtests
 
 # leptonai/gpud#1160, #1174; marin-community/marin#9086; NVIDIA/nccl#2241 for the nonfatal one.
