@@ -11,20 +11,29 @@ from typing import Any
 from b200kit.catalog import hardware, load
 from b200kit.node.host import settings_table
 from b200kit.node.state.expectation import PATH
+from b200kit.records import examples
 
 STATES = Path(__file__).parents[1] / "states"
+NAMES = examples.names()
 State = dict[str, Any]
 
 
 @cache
 def _text(name: str) -> str:
-    return (STATES / f"{name}.json").read_text(encoding="utf-8")
+    return json.dumps(examples.load(name).state)
 
 
 def recorded(name: str) -> State:
     """A fresh copy of a recorded state."""
     state: State = json.loads(_text(name))
     return state
+
+
+def file(name: str, folder: Path) -> str:
+    """The path of a file in a folder with a recorded state."""
+    path = folder / f"{name}.json"
+    path.write_text(_text(name), encoding="utf-8")
+    return str(path)
 
 
 def healthy() -> State:

@@ -62,4 +62,31 @@ def load(name: str) -> Example:
         near = get_close_matches(name, [*SHORT, *known], n=1, cutoff=0.4)
         nearest = f'; did you mean "{near[0]}"?' if near else "."
         raise NoExample(f'no example "{name}"{nearest} There are: {", ".join([*SHORT, *known])}')
-    return Example(stem, json.loads((STATES / f"{stem}.json").read_text(encoding="utf-8")))
+    return Example(stem, _state(stem))
+
+
+def _state(name: str) -> dict[str, Any]:
+    """A recorded state; of one that has a `base`, that state with what this one says in its place.
+
+    `lacks` names what the base has of a part and this one has not.
+    """
+    own: dict[str, Any] = json.loads((STATES / f"{name}.json").read_text(encoding="utf-8"))
+    if "base" not in own:
+        return own
+    state = _state(own["base"])
+    for part, gone in own.get("lacks", {}).items():
+        state[part] = {key: value for key, value in state[part].items() if key not in gone}
+    changed: dict[str, Any] = _changed(state, own["changes"])
+    return changed | {"provenance": own["provenance"]}
+
+
+def _changed(old: Any, new: Any) -> Any:
+    """What is there with what is new; entries of a list go by number, "*" is each other one."""
+    if isinstance(new, dict) and isinstance(old, list):
+        return [
+            _changed(entry, new.get(str(number), new.get("*", entry)))
+            for number, entry in enumerate(old)
+        ]
+    if isinstance(new, dict) and isinstance(old, dict):
+        return old | {key: _changed(old.get(key), value) for key, value in new.items()}
+    return new

@@ -290,7 +290,7 @@ def test_an_answer_that_cannot_be_written_is_no_answer(
 
 
 @pytest.mark.parametrize(("arguments", "code"), [
-    (["judge", str(states.STATES / "gpu2-no-nvlink.json")], 1), (["judge", "--nope"], USAGE),
+    (["judge", "--example", "gpu2-no-nvlink"], 1), (["judge", "--nope"], USAGE),
 ])  # fmt: skip
 def test_a_code_is_the_same_where_nobody_hears_of_errors(arguments: list[str], code: int) -> None:
     assert in_shell(arguments, "2>&-").returncode == code

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
 
 
 def state_file(name: str) -> str:
-    """Path of a recorded state."""
+    """Path of a recorded state that is whole."""
     return str(states.STATES / f"{name}.json")
 
 
@@ -31,8 +31,10 @@ def test_fit_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert_message(text)
 
 
-def test_unfit_node_names_fault_action_and_part(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([state_file("gpu2-no-nvlink")]) == 1
+def test_unfit_node_names_fault_action_and_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([states.file("gpu2-no-nvlink", tmp_path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert_message(lines[0])
     text = " ".join(" ".join(lines).split())
@@ -44,16 +46,16 @@ def test_unfit_node_names_fault_action_and_part(capsys: pytest.CaptureFixture[st
 def test_each_example_is_listed_with_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for path in states.STATES.glob("*.json"):
-        provenance = json.loads(path.read_text())["provenance"]
-        shown = (path.name, provenance["kind"], *provenance["captured"].values())
+    for name in states.NAMES:
+        provenance = states.recorded(name)["provenance"]
+        shown = (f"{name}.json", provenance["kind"], *provenance["captured"].values())
         assert [part for part in shown if " ".join(part.split()) not in text] == []
 
 
 def test_each_example_is_judged_by_the_hardware_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     bad = {"gpu2-no-nvlink", "fabric-insufficient-resources"}
-    for path in states.STATES.glob("*.json"):
-        assert main(["--example", path.stem]) == (path.stem in bad), capsys.readouterr().out
+    for name in states.NAMES:
+        assert main(["--example", name]) == (name in bad), capsys.readouterr().out
 
 
 def test_example_says_where_it_is_from_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,8 +82,10 @@ def test_topology_is_shown_of_a_fit_node_where_asked_for(
     assert capsys.readouterr().out.count("NV18") >= 56
 
 
-def test_completed_fabric_without_success_is_unfit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([state_file("fabric-insufficient-resources")]) == 1
+def test_completed_fabric_without_success_is_unfit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([states.file("fabric-insufficient-resources", tmp_path)]) == 1
     assert_message(capsys.readouterr().out)
 
 
@@ -108,8 +112,8 @@ def test_file_is_judged_by_the_hardware_it_is(
     assert "10de:1db6" in capsys.readouterr().err
 
 
-def test_json_is_the_record_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([state_file("gpu2-no-nvlink"), "--json"]) == 1
+def test_json_is_the_record_of_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([states.file("gpu2-no-nvlink", tmp_path), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["outcome"], found["verdict"]["fit"]) == ("unfit", "unfit")
     assert found["state"]["schema"] == "b200kit/node-state/1"

@@ -43,7 +43,7 @@ def asked(state: str, model: str = "llama-3.3-70b-fp8", goal: str = "balanced") 
 
 
 def recorded(name: str) -> str:
-    """The file of a recorded state."""
+    """The file of a recorded state that is whole."""
     return str(states.STATES / f"{name}.json")
 
 
@@ -67,8 +67,9 @@ def test_table_names_gpus_nodes_cpus_port_and_tokens(capsys: Capture) -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_document_has_what_a_unit_needs_of_each_replica(capsys: Capture) -> None:
-    plan = document(capsys, *asked(recorded("healthy-snc2-four-nodes"), goal="latency"))
+def test_document_has_what_a_unit_needs_of_each_replica(tmp_path: Path, capsys: Capture) -> None:
+    state = states.file("healthy-snc2-four-nodes", tmp_path)
+    plan = document(capsys, *asked(state, goal="latency"))
     assert (plan["schema"], plan["model"]) == ("b200kit/plan/1", "llama-3.3-70b-fp8")
     first, second = plan["replicas"]
     assert (first["gpus"], first["numa_nodes"], first["tp"]) == ([0, 1, 2, 3], [0, 1], 4)
@@ -141,7 +142,7 @@ def test_cap_of_the_gpus_is_said_where_a_plan_is_read(tmp_path: Path, capsys: Ca
 
 
 def test_virtual_machine_is_known_by_both_its_readings(tmp_path: Path, capsys: Capture) -> None:
-    guest = recorded("healthy-hgx-b200-vm")
+    guest = states.file("healthy-hgx-b200-vm", tmp_path)
     assert document(capsys, *asked(guest))["hardware"] == "hgx-b200-vm"
     hidden = json.loads(Path(guest).read_text())
     hidden["cpus"]["hypervisor"] = False

@@ -104,8 +104,7 @@ def test_node_is_observed_alike(python: str, program: Path, nvml: Nvml) -> None:
 
 
 def test_recorded_nodes_are_judged_alike(python: str, program: Path) -> None:
-    names = sorted(path.stem for path in states.STATES.glob("*.json"))
-    cases = [[states.expectation(), states.recorded(name)] for name in names]
+    cases = [[states.expectation(), states.recorded(name)] for name in states.NAMES]
     verdicts = answer(run(python, "-I", "-c", LOAD + JUDGE, program, said=json.dumps(cases)))
     assert verdicts == [unstructure(judge(*case)) for case in cases]
     assert {verdict["fit"] for verdict in verdicts} >= {"fit", "unfit"}

@@ -47,14 +47,11 @@ def test_every_case_is_judged_as_before(case: Case) -> None:
     assert told(verdict) == told(before)
 
 
-RECORDED = {path.stem: path for path in sorted(states.STATES.glob("*.json"))}
-
-
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", states.NAMES)
 def test_an_archive_is_judged_as_its_recorded_state(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target, source = tmp_path / "b.tar.gz", str(RECORDED[name])
+    target, source = tmp_path / "b.tar.gz", states.file(name, tmp_path)
     made = cli.main(["bundle", name, "--state", source, "--output", str(target)])
     capsys.readouterr()
     verdicts = []
@@ -98,10 +95,10 @@ def unread(value: Any) -> Any:
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", states.NAMES)
 @pytest.mark.parametrize("plant", [planted, unread])
 def test_no_canary_of_any_text_leaves(name: str, plant: Callable[[Any], Any]) -> None:
-    state = json.loads(RECORDED[name].read_text())
+    state = states.recorded(name)
     found = archive.sanitise(plant(state), plant(states.expectation()), ["n01"])
     text = json.dumps([found.state, found.expectation]).lower()
     assert [canary for canary in TEXTS if canary.lower() in text] == []
@@ -162,7 +159,8 @@ def test_another_bundle_has_other_pseudonyms() -> None:
 
 def test_an_archive_is_private_and_replaces_nothing(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
-    arguments = ["bundle", "n", "--state", str(RECORDED["gpu2-no-nvlink"]), "--output", str(target)]
+    source = states.file("healthy-single-b200", tmp_path)
+    arguments = ["bundle", "n", "--state", source, "--output", str(target)]
     assert cli.main(arguments) == 0
     before = target.read_bytes()
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
