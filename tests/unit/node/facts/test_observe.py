@@ -113,9 +113,3 @@ def test_units_that_every_verdict_needs_are_read_unasked(monkeypatch: pytest.Mon
         "x.service",
     ]
     assert "nvidia-dcgm.service" in observe.FABRIC_UNITS
-
-
-def test_archive_is_the_same_bytes_every_time() -> None:
-    first = zipapp.build()
-    zipapp.build.cache_clear()
-    assert zipapp.build() == first
