@@ -162,8 +162,6 @@ BARE_READERS = {
     "b200kit/node/lib/documents.py": "it is that reader",
     "b200kit/node/lib/tables.py": "YAML of texts alone, of ours and of root's",
     "b200kit/catalog/shipped.py": "the data that come with b200kit",
-    "b200kit/node/state/plausible.py": "the schema that comes with b200kit",
-    "b200kit/records/archive.py": "the schema that comes with b200kit",
     "b200kit/records/examples.py": "the examples that come with b200kit",
     "b200kit/supply/mirror/wheels.py": "TOML, which Python's own reader refuses when it is broken",
 }
