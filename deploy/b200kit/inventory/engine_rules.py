@@ -133,12 +133,11 @@ def _unlisted(kind: EngineKind, version: str, known: EngineKnowledge) -> str:
 
 
 def _wrong(kind: EngineKind, engine: Engine, version: Version) -> Iterator[Problem]:
-    given = dict(engine.flags)
     for name, value in engine.flags:
         # A secret in the wrong place is reported elsewhere, without its value. Of what a plugin
         # brings, as tool-parser-plugin a tool-call-parser, it alone knows the names.
         secret = _SECRET_VALUE.search(str(value))
-        brought = f"{name.replace('-call', '')}-plugin" in given
+        brought = f"{name.replace('-call', '')}-plugin" in dict(engine.flags)
         message = "" if secret or brought else version.wrong_flag(name, value)
         if not (message or secret) and _RELATIVE.fullmatch(str(value)):
             message = f"must be a whole path on the node, from / on, not {value!r}"

@@ -45,8 +45,7 @@ def vllm() -> tuple[str, dict[str, Entry], list[str]]:
         ("tool-call-parser", "vllm.tool_parsers", "ToolParserManager"),
         ("reasoning-parser", "vllm.reasoning", "ReasoningParserManager"),
     ):
-        known = getattr(importlib.import_module(module), manager).list_registered()
-        flags[flag]["choices"] = sorted(known)
+        flags[flag]["choices"] = getattr(importlib.import_module(module), manager).list_registered()
     variables = importlib.import_module("vllm.envs").environment_variables
     return importlib.import_module("vllm").__version__, flags, sorted(variables)
 
