@@ -19,7 +19,8 @@ ENVIRONMENT = {
 }  # fmt: skip
 _OPTIONS = (
     "DPkg::Lock::Timeout=300", "Dpkg::Options::=--force-confold", "Acquire::Retries=2",
-    "Acquire::http::Timeout=20",
+    # apt 2.6 waits for ever for a delayed retry of a host that it reached at another port.
+    "Acquire::http::Timeout=20", "Acquire::Retries::Delay=false",
 )  # fmt: skip
 # In memory: a look writes nothing, and apt would renew caches that are older than its lists.
 _CACHES = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=")
