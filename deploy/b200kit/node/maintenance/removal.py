@@ -29,6 +29,9 @@ FOLDERS = (
 """Ours by their names, whatever lies in them; the list's own folder comes after them."""
 _UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|target|mount))")
 _QUADLET = re.compile(r"/etc/containers/systemd/([^/]+)\.container")
+_PACKAGED = re.compile(
+    r"/lib/systemd/system/([^/@\n]+\.(?:service|timer|socket|path))$", re.MULTILINE
+)
 _DROP_IN = re.compile(r"/etc/systemd/system/([^/]+)\.d/[^/]+")
 _SYSUSER = re.compile(r"^u (\S+)", re.MULTILINE)
 _COMMANDS = {
@@ -205,6 +208,9 @@ def packages(kept: Kept) -> None:
     if held := sorted(asked & {*_APT.said("apt-mark", "showhold")}):
         _APT.said("apt-mark", "unhold", *held)
     if going.packages:
+        # A package of the vendor's need not stop what it started, nor what was enabled for it.
+        for unit in _PACKAGED.findall(_said("dpkg-query", "--listfiles", *going.packages)):
+            _said("systemctl", "disable", "--now", "--quiet", unit)
         _APT.said("apt-get", "-y", *_PURGE, *going.packages)
 
 

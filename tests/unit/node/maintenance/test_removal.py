@@ -120,6 +120,19 @@ def test_packages_that_others_need_stay(tools: list[str], monkeypatch: pytest.Mo
     kept = removal.plan(Kept(packages=("driver",)))
     assert (kept.packages, kept.stays) == (("haproxy",), ("numactl",))
 
+    def said(*words: str) -> str:
+        tools.append(" ".join(words))
+        listed = "/lib/systemd/system/haproxy.service\n/lib/systemd/system/haproxy@.service\n"
+        return listed if words[0] == "dpkg-query" else ""
+
+    # Whatever the package's own scripts do, nothing of it runs or is enabled afterwards.
+    monkeypatch.setattr(removal, "_said", said)
+    removal.packages(Kept(packages=("driver",)))
+    stopped = "systemctl disable --now --quiet haproxy.service"
+    assert [word for word in tools if "haproxy" in word][1:] == [
+        stopped, "apt-get -y --allow-change-held-packages purge haproxy",
+    ]  # fmt: skip
+
 
 def test_apt_says_what_is_new() -> None:
     lines = ["Inst a (1 Debian [amd64])", "Inst b:amd64 (2 x)", "Inst c [1] (2 x)", "Conf a (1)"]
