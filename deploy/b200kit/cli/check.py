@@ -93,7 +93,7 @@ def command(
         looked, partial(_looked_at, name=name, password=sudo_password() if asks else None)
     )
     if page:
-        _write(page, render(record))
+        page.write_text(render(record), encoding="utf-8")
     if as_json:
         console.document(record)
     else:
@@ -120,13 +120,6 @@ def _logins(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return {host: replace(way, ssh_config=ssh_config, jump=jump) for host, way in found.items()}
-
-
-def _write(page: Path, text: str) -> None:
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"{page} cannot be written: {error.strerror}") from None
 
 
 def _record(looked: Mapping[str, Login | None], look: Any) -> dict[str, Any]:

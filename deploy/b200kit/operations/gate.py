@@ -13,6 +13,7 @@ from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state.verdict import Verdict
 from b200kit.records import end_of_run
 from b200kit.report import files
+from b200kit.report.document import counted
 from b200kit.run.document import ServedEndpoint, StageRecord
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -146,8 +147,8 @@ def conclude(node: Node) -> None:
     record.outcome = "live"
     record.endpoint = None if node.headless else _endpoint(node)
     if record.changes:
-        node.say("LIVE", f"{record.changes} change{'s' if record.changes != 1 else ''}")
+        node.say("LIVE", counted(record.changes, "change"))
     else:
         age = f"last smoke {duration(record.smoke_age_s)} ago, " if record.smoke_age_s else ""
         remote = node.connected()
-        node.say("LIVE", f"no change, {age}{remote.commands} commands")
+        node.say("LIVE", f"no change, {age}{counted(remote.commands, 'command')}")

@@ -88,6 +88,8 @@ def conclude(node: Node) -> Commands:
     """The node came through every stage."""
     if executing():
         yield command(node, "live", lambda: gate.conclude(node))
+    elif node.record.outcome is None and not node.foreseen:
+        node.say("plan", "nothing would change")
 
 
 def run_now(node: Node, step: PipelineStep) -> None:

@@ -27,6 +27,7 @@ from b200kit.records.statistics import (
     slower,
 )
 
+NO_BASELINE = f"no baseline is accepted: b200 record accept, after {LEAST} runs"
 NEWEST = 10
 """Newer runs that are compared; enough to find 10 % on days that differ by 3 % (simulated)."""
 
@@ -231,7 +232,7 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
     if other is not None:
         return "the other node has no run under the same load"
     if not (accepted := record.of(Acceptance)):
-        return "no baseline is accepted; b200 record accept"
+        return NO_BASELINE
     last = accepted[-1]
     run = next((run for run in record.runs if run.id in last.runs), None)
     changes = _load_changes(run, newer[-1]) if run and newer else []

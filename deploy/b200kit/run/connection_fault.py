@@ -66,7 +66,7 @@ FAULTS = (
         "key-refused",
         "permission denied|authentication (error|failed)|no authentication methods|"
         "too many authentication failures|private key",
-        "let one of your keys in (its user's ~/.ssh/authorized_keys), ssh-add the right one, or "
+        "put your public key into its user's ~/.ssh/authorized_keys, ssh-add the right one, or "
         "name the right user and key: ssh_user, ssh_key",
     ),
     _row(

@@ -122,7 +122,7 @@ def progress(node: str, stage: str, text: str, took: str = "", kind: str = SAID)
         parts = {"node": node, "stage": stage, "text": text, "took": took, "kind": kind}
         _front_hears({name: printable(part) for name, part in parts.items()})
         return
-    err(f"{node}  {stage:<11} {text}{f'  {took}' if took else ''}")
+    err(f"{node}  {stage:<14} {text}{f'  {took}' if took else ''}")
 
 
 def begins(node: str, stage: str) -> None:

@@ -30,7 +30,6 @@ from b200kit.stages import gateway, golden, proof, serving, watchdog
 RECORD = "/var/lib/b200kit/smoke.json"
 # Beside the time in which requests are sent.
 _BESIDE_S = 600
-_NO_BASELINE = "no baseline is accepted; b200 record accept"
 
 
 def fingerprint(node: Node) -> str:
@@ -136,7 +135,7 @@ def _compared(node: Node, smoke: SmokeResult) -> BaselineComparison:
     """Raises StoreError for a record that cannot be read, RecordError for incomplete conditions."""
     known = Records().read(node.name)
     if not known.of(entries.Acceptance):
-        return BaselineComparison("none", _NO_BASELINE)
+        return BaselineComparison("none", comparison.NO_BASELINE)
     entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)
     if uncounted:

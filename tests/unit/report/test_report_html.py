@@ -77,13 +77,13 @@ def test_the_machine_draws_a_line_for_each_link() -> None:
 def test_head_says_what_ran_on_what_when_and_whether_it_was_simulated() -> None:
     record = records.record(n=records.red())
     text = Page(render(record)).text
-    assert "deploy/b200.py on inventories/prod.py" in text
+    assert "b200 deploy on inventories/prod.py" in text
     assert "2026-11-21 09:40:12Z" in text
     assert "SIMULATED" not in text
     assert "b200 deploy $(cat reports/20261121-094012/failed.txt)" in text
     typed = ["python", "-m", "pyinfra", "/s/inventories/lab.py", "/v/entries/b200.py", "-y"]
     front = Page(render({**record, "argv": typed})).text
-    assert "entries/b200.py on inventories/lab.py" in front
+    assert "b200 deploy on inventories/lab.py" in front
     assert "b200 deploy -i /s/inventories/lab.py $(cat" in front
     assert "SIMULATED" in Page(render({**record, "simulated": True})).text
 

@@ -105,7 +105,7 @@ def test_live_node_says_its_changes(tmp_path: Path, capsys: pytest.CaptureFixtur
         entry.changes.append("one")
     conclude(node)
     assert node.record.outcome == "live"
-    assert "LIVE        1 change\n" in capsys.readouterr().err
+    assert "LIVE           1 change\n" in capsys.readouterr().err
 
 
 def test_live_node_without_a_change_says_age_and_commands(

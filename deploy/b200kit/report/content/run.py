@@ -58,12 +58,13 @@ def asked_of(record: object) -> RunRequest:
     place = next((i for i, word in enumerate(head.argv) if word.rpartition("/")[2] == name), 0)
     inventory = clean(head.argv[place - 1]) if place > 1 else ""
     other = f" -i {shlex.quote(inventory)}" if inventory and not _is(_USUAL, inventory) else ""
+    command = f"b200 {_COMMANDS[name]}" if name in _COMMANDS else ""
     return RunRequest(
-        entry=_short(clean(head.argv[place] if place else head.entry)),
+        entry=command or clean(head.entry),
         inventory=_short(inventory),
         started=clean(head.started_at).replace("T", " "),
         simulated=head.simulated,
-        again=f"b200 {_COMMANDS[name]}{other}" if name in _COMMANDS else "",
+        again=command and f"{command}{other}",
     )
 
 

@@ -103,8 +103,7 @@ def _run(page: Lines, record: object, report: str | None, all_whole: bool, matri
         page.whole(text) if text == clean(where) else page.hang("", text=text)
     if where and failed_hosts(record):
         folder = clean(where).rpartition("/")[0] or "."
-        again = run.asked_of(record).again or "b200 deploy"
-        page.whole(f"these again: {again} $(cat {folder}/failed.txt)")
+        page.whole(f"these again: {run.asked_of(record).again} $(cat {folder}/failed.txt)")
     explain_line(page, listed.values())
 
 
@@ -209,14 +208,14 @@ def _deployed(page: Lines, name: str, host: object) -> None:
     else:
         _first(page, name, host)
     graph = machine_of(host).graph
-    if facts.observed(host):
+    if facts.observed(host) and outcome.word != "removed":
         page.facts(facts.machine(host, graph))
         for i, line in enumerate(facts.numa_lines(host, graph)):
             page.fact("" if i else "NUMA", line)
         shown = [f"{name} {text}" for name, text in facts.versions(host) if name in _SHOWN_VERSIONS]
         page.fact("versions", "; ".join(shown))
         page.fact("gate", gate_line(host))
-    elif outcome.word not in ("unreachable", "not reached"):
+    elif outcome.word not in ("unreachable", "not reached", "removed"):
         page.fact("node", facts.NO_STATE)
     _layout(page, host)
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
@@ -256,7 +255,7 @@ def _stages(page: Lines, host: object) -> None:
         changes = counted(len(stage.changes), "change") if stage.changes else ""
         word = "" if stage.status == "changed" and (changes or stage.detail) else stage.status
         text = ", ".join(filter(None, (word, changes, stage.detail)))
-        head = f"{f'  {label}':<{COLUMN}}{shorten(stage.name, 20):<10}  "
+        head = f"{f'  {label}':<{COLUMN}}{shorten(stage.name, 20):<14}  "
         page.hang(head, text=text, end=stage.took)
         label = ""
     if quiet:

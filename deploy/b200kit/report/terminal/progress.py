@@ -94,7 +94,7 @@ class LiveProgress(PlainProgress):
         line = self._nodes.setdefault(name, _NodeLine(stage))
         line.text = text.removeprefix("... ")
         if message["kind"] == console.SAID:
-            self._say(f"{name}  {stage:<11} {text}")
+            self._say(f"{name}  {stage:<14} {text}")
 
     def _say(self, text: str) -> None:
         from rich.text import Text
