@@ -18,6 +18,7 @@ import yaml
 
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Action, Status, Verdict
+from b200kit.records.examples import NoExample
 from tests.unit.case import Case, Json, Wanted
 
 FILES = sorted((Path(__file__).parents[1] / "corpus").glob("*.yaml"))
@@ -92,7 +93,7 @@ def read(files: Iterable[Path], *, applied: bool = True) -> Corpus:
             if applied:
                 case.state(), case.expectation()
             names.add(case.name)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, NoExample) as error:
             name = entry.get("name") if isinstance(entry, dict) else entry
             result.problems.append(f"{path.name}: {name!r}: {error}")
         else:
