@@ -16,7 +16,7 @@ from pyinfra.context import config, host
 from b200kit.operations import preflight, steps
 from b200kit.operations.entry import node_of
 from b200kit.stages import pipeline
-from b200kit.tuning.run import Tuning
+from b200kit.tuning.run import TuningRun
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
@@ -24,7 +24,7 @@ config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 _WEEK_S = 7 * 24 * 3600
 
 node = node_of(host)
-tuning = Tuning(node, partial(preflight.parsed, host.inventory.get_host(host.name)))
+tuning = TuningRun(node, partial(preflight.parsed, host.inventory.get_host(host.name)))
 
 steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from b200kit.monitoring import files
-from b200kit.monitoring.targets import Member
+from b200kit.monitoring.targets import MonitoredNode
 from tests.lab.supply import programs
 from tests.unit.gateway.proxy import free_port
 
@@ -76,7 +76,7 @@ def until(
 
 
 @contextmanager
-def monitoring(folder: Path, members: Sequence[Member], scrape: str) -> Iterator[Monitoring]:
+def monitoring(folder: Path, members: Sequence[MonitoredNode], scrape: str) -> Iterator[Monitoring]:
     """Both, over these nodes, which are read and judged once in *scrape*."""
     ports = [free_port() for _ in range(2)]
     own, managers = (f"127.0.0.1:{port}" for port in ports)
@@ -97,7 +97,7 @@ def monitoring(folder: Path, members: Sequence[Member], scrape: str) -> Iterator
                 yield found
 
 
-def _write(folder: Path, members: Sequence[Member], scrape: str, managers: str) -> None:
+def _write(folder: Path, members: Sequence[MonitoredNode], scrape: str, managers: str) -> None:
     """Our files, with nothing changed but how long each of them waits."""
     for name, text in files.files(members).items():
         (folder / name).parent.mkdir(exist_ok=True)

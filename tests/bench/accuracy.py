@@ -22,7 +22,7 @@ from typing import Any
 
 from b200kit.node.client import client_health, http
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import ClientLimits
 from b200kit.node.client.formulas import RequestRecord, Run, connect_delay, schedule_delay, summary
 from b200kit.node.client.percentiles import percentile
@@ -88,7 +88,7 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
     arrival = Arrival(streams / mean, even=True)
     watch = client_health.Watch(client_health.claim_realtime())
 
-    async def send(number: int, due: float) -> Answer:
+    async def send(number: int, due: float) -> ChatAnswer:
         return await chat(endpoint, made[number], None, due)
 
     made = [request(number, tokens) for number in range(requests)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import timing
 from b200kit.node.client.percentiles import percentile
 from tests.bench.figures import Missing, a_cpu_each, show
@@ -75,10 +75,10 @@ def score(number: int) -> Score:
     return [[0.0, {"freeze": FREEZE_S}], *steps] if number == AT else steps
 
 
-def offer(arrival: Arrival) -> list[Answer]:
+def offer(arrival: Arrival) -> list[ChatAnswer]:
     """The answers of one run against a server of its own."""
 
-    async def send(number: int, due: float) -> Answer:
+    async def send(number: int, due: float) -> ChatAnswer:
         extra: dict[str, object] = {"score": {"name": str(number), "steps": score(number)}}
         return await chat(Endpoint(url), ChatRequest("m", "p", 2, extra=extra), None, due)
 

@@ -12,7 +12,7 @@ from b200kit.catalog import load
 from b200kit.inventory import secrets
 from b200kit.inventory.parse import parse
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node
 from b200kit.run.session import RUN
 from b200kit.stages import pipeline
@@ -30,7 +30,7 @@ class States:
 
     files: tuple[File, ...]
     packages: tuple[Package, ...]
-    units: tuple[Unit, ...]
+    units: tuple[NodeUnit, ...]
     left_out: Mapping[str, int]
 
     @property
@@ -82,10 +82,10 @@ def _exact(package: Package, installed: Mapping[str, str]) -> Package:
     return replace(package, version=installed[package.name] if package.version else None)
 
 
-def _units(units: list[Unit]) -> tuple[Unit, ...]:
+def _units(units: list[NodeUnit]) -> tuple[NodeUnit, ...]:
     """Each unit once; it must run where any stage says so."""
     running = {unit.name for unit in units if unit.active}
-    return tuple(Unit(name, name in running) for name in dict.fromkeys(u.name for u in units))
+    return tuple(NodeUnit(name, name in running) for name in dict.fromkeys(u.name for u in units))
 
 
 def write_sources(folder: Path, states: Mapping[str, States]) -> None:

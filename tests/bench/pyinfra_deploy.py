@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from tests.bench import node_states
 from tests.bench.node_states import States
 
@@ -47,12 +47,12 @@ def _file(file: File) -> str:
     )
 
 
-def _unit(unit: Unit) -> str:
+def _unit(unit: NodeUnit) -> str:
     running = True if runs(unit) else None
     return f"systemd.service(service={unit.name!r}, enabled=True, running={running})\n"
 
 
-def runs(unit: Unit) -> bool:
+def runs(unit: NodeUnit) -> bool:
     """Whether it is held running; pyinfra takes an active target for one that is not (3.10)."""
     return unit.active and not unit.name.endswith(".target")
 

@@ -24,7 +24,7 @@ from typing import Any
 from b200kit.node.checks.host import clock
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import documents, lock, managed_files, timestamp
-from b200kit.node.packages.transaction import Transaction
+from b200kit.node.packages.transaction import PackageTransaction
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import acceptance, out_of_service, proofs, settings
@@ -441,7 +441,7 @@ class Machine:
     def _install(self, command: str, stdin: str) -> str:
         del stdin
         [request] = shlex.split(_TRANSACTION.findall(command)[0])
-        asked = documents.decode(Transaction, request)
+        asked = documents.decode(PackageTransaction, request)
         missing = [package for package in asked.packages if package.name in self.missing_packages]
         record = {package.key: {"sources": self.sources, "at": ""} for package in missing}
         content = json.dumps({"missing": record}).encode()

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from b200kit.node.lib import documents, timestamp
-from b200kit.node.maintenance.removal import Kept, RemovalPlan
+from b200kit.node.maintenance.removal import KeptParts, RemovalPlan
 from b200kit.node.state import quarantine
 from b200kit.node.state.quarantine import Quarantine
 
@@ -74,7 +74,7 @@ def drain(machine: Machine, arguments: str) -> str:
 
 def removal(machine: Machine, arguments: str, stdin: str) -> str:
     """The node program's `removal`, over all files that were ever put there."""
-    kept = documents.structure(Kept, json.loads(stdin))
+    kept = documents.structure(KeptParts, json.loads(stdin))
     going = tuple(sorted(path for path in machine.files if path not in kept.files))
     units = tuple(path.rpartition("/")[2] for path in going if path.endswith(".service"))
     if arguments == "folders":

@@ -22,7 +22,7 @@ from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import LOG, Ledger, Transactions
 from b200kit.reprovision.ledger_line import DoneLine, EvidenceBundle, IntentLine
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.run import process
 from b200kit.store import database
 from b200kit.store.database import Store
@@ -144,11 +144,11 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
         waiting.append(IntentLine(step=step, id=step, decision=decision))
         waiting.append(DoneLine(result=step, why="GPU 2 has no NVLink", evidence=kept))
     waiting.release()
-    assert waiting.read().state is State.MANUAL
+    assert waiting.read().state is RepairState.MANUAL
     hers = Ledger(site, "n02", "alice@elsewhere pid 7", "hers")
     hers.claim()
     since = "2026-11-21T09:00:00Z"
-    his = CopiedTransaction("his", State.SERVING, "bob@far pid 3", since, (), "")
+    his = CopiedTransaction("his", RepairState.SERVING, "bob@far pid 3", since, (), "")
     far = replace(process.this(), host="far", machine="another")
     copy = NodeCopy(his, since, "the one before", far, 1800.0)
     machine = small.machine("n03")

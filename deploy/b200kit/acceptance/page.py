@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from statistics import median
 
-from b200kit.acceptance.figures import Measured, measured
+from b200kit.acceptance.figures import MeasuredMetric, measured
 from b200kit.acceptance.seal import SealedRun
 from b200kit.node.state.acceptance import AcceptancePlan, Floor, SegmentLine
 from b200kit.node.state.verdict import Status
@@ -68,7 +68,7 @@ def _figures(plan: AcceptancePlan, lines: tuple[SegmentLine, ...]) -> Table:
     return Table(head, tuple(rows), f"{len(rows)} figures")
 
 
-def _row(one: Measured, floors: Mapping[str, Floor]) -> tuple[str, ...]:
+def _row(one: MeasuredMetric, floors: Mapping[str, Floor]) -> tuple[str, ...]:
     values, subjects = one.by_subject.values(), [*one.by_subject]
     of = subjects[0] if len(subjects) == 1 else f"{len(subjects)}"
     spread = (min(values), median(values), max(values))

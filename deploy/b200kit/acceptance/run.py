@@ -27,7 +27,7 @@ from b200kit.node.lib import documents, durable_files, timestamp
 from b200kit.node.lib.documents import LARGE, unstructure
 from b200kit.node.lib.signature import ACCEPTANCE
 from b200kit.node.state.acceptance import AcceptanceState
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.view import StateView, Unread
 from b200kit.operations import gate, observe, reboot
@@ -158,7 +158,7 @@ class AcceptanceStages:
         run = self._begun()
         if self._asked().status != "finished":
             put(node, files())
-            enable(node, [Unit(UNIT)])
+            enable(node, [NodeUnit(UNIT)])
             self._wait()
         self.sealed = found = self._kept(run)
         node.connected().run(f"systemctl disable --now {UNIT}")

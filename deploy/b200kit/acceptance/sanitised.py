@@ -18,18 +18,28 @@ from b200kit.node.acceptance.folder import LINES, PLAN, VERDICT
 from b200kit.node.lib.documents import LARGE, parse
 from b200kit.node.state.acceptance import (
     AcceptancePlan,
+    AcceptedMachine,
     Floor,
-    Machine,
+    MetricValue,
     SegmentLine,
     Step,
     Tool,
-    Value,
 )
 from b200kit.node.state.verdict import Finding, Verdict
 from b200kit.records.pseudonyms import Pseudonyms
 from b200kit.records.sanitised import dumps
 
-_KINDS = (AcceptancePlan, SegmentLine, Step, Machine, Tool, Value, Floor, Verdict, Finding)
+_KINDS = (
+    AcceptancePlan,
+    SegmentLine,
+    Step,
+    AcceptedMachine,
+    Tool,
+    MetricValue,
+    Floor,
+    Verdict,
+    Finding,
+)
 _FIELDS = {one.name for kind in _KINDS for one in fields(kind)}
 _SHORTEST = 3
 """Of an identity that is looked for in the copy: a shorter one stands in any number."""

@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.catalog.hardware import gpu_name
 from b200kit.catalog.hardware.facts import Hardware
 from b200kit.node.state import machine_kind
-from b200kit.node.state.machine_kind import Kind
+from b200kit.node.state.machine_kind import MachineKind
 from b200kit.node.state.view import StateView, Unread
 
 
@@ -29,13 +29,13 @@ def on_bus(state: Mapping[str, Any], known: Iterable[Hardware]) -> Hardware:
         raise Unrecognised(f"the PCI bus could not be read: {error}") from None
     candidates = for_machine(state, known)
     of_board = any(ids <= one.gpus.keys() for one in candidates if one.gpu_count > 1)
-    several = len(gpus) > 1 or (of_board and _kind(state) is Kind.BARE_METAL)
+    several = len(gpus) > 1 or (of_board and _kind(state) is MachineKind.BARE_METAL)
     return matching(ids, len(gpus), several, candidates)
 
 
 def for_machine(state: Mapping[str, Any], known: Iterable[Hardware]) -> list[Hardware]:
     """The hardware for the node's kind of machine: virtual only where it is known to be."""
-    virtual = _kind(state) is Kind.VIRTUAL
+    virtual = _kind(state) is MachineKind.VIRTUAL
     return [hardware for hardware in known if hardware.virtual in (None, virtual)]
 
 
@@ -55,7 +55,7 @@ def matching(
     raise Unrecognised(f"the node shows {seen if ids else 'no GPU'}: it is none of {names}")
 
 
-def _kind(state: Mapping[str, Any]) -> Kind | None:
+def _kind(state: Mapping[str, Any]) -> MachineKind | None:
     try:
         return machine_kind.of(StateView(state)).kind
     except Unread:

@@ -19,7 +19,7 @@ from b200kit.cli.command import (
     READER_LEFT,
     UNWRITABLE,
     USAGE,
-    Group,
+    CommandGroup,
     Refusal,
     words,
 )
@@ -86,7 +86,7 @@ EXAMPLES = {
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """A group whose members are imported only when they run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

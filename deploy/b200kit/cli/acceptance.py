@@ -18,7 +18,7 @@ from b200kit.cli.command import (
     KNOWN_HOSTS,
     STORE,
     Command,
-    Group,
+    CommandGroup,
     NewFolder,
     page_option,
     refusals,
@@ -39,7 +39,7 @@ _RUN = click.argument("folder", type=_DIRECTORY, metavar="DIR")
 _RUNS = click.argument("folders", type=_DIRECTORY, nargs=-1, metavar="[DIR...]")
 
 
-@click.group("acceptance", cls=Group)
+@click.group("acceptance", cls=CommandGroup)
 def command() -> None:
     """Acceptance runs of nodes (b200 accept): verify, compare, make floors, find lemons."""
 

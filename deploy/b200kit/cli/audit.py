@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, REPORTS, STORE, Command, Group, Refusal
+from b200kit.cli.command import JSON, REPORTS, STORE, Command, CommandGroup, Refusal
 from b200kit.cli.report import find
 from b200kit.node.lib.documents import unstructure
 from b200kit.report.document import counted, mapping, read
@@ -22,7 +22,7 @@ from b200kit.store.database import Newest, Store, StoreError
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 
 
-@click.group("audit", cls=Group)
+@click.group("audit", cls=CommandGroup)
 def command() -> None:
     """The log of every action on every node."""
 

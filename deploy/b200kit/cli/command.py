@@ -76,7 +76,7 @@ def _wrong(
             yield f"{error.format_message().rstrip('.')}.".replace("?.", "?")
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that prints its help where it is called alone."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -42,7 +42,7 @@ _FILES, _FILES_A_NODE = 256, 4
 """Open files of a run, and of each connection in it (inferred)."""
 
 
-class Standing(StrEnum):
+class PartState(StrEnum):
     """How a part of the controller is, as a person reads it."""
 
     OK = "ok"
@@ -50,7 +50,7 @@ class Standing(StrEnum):
     WRONG = "WRONG"
 
 
-_TONES = {Standing.OK: "good", Standing.NOTE: "unknown", Standing.WRONG: "bad"}
+_TONES = {PartState.OK: "good", PartState.NOTE: "unknown", PartState.WRONG: "bad"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Part:
     """One thing that was looked at: how it is, what was seen, what to do."""
 
     name: str
-    standing: Standing
+    standing: PartState
     seen: str
     advice: str = ""
 
@@ -85,7 +85,7 @@ def command(inventory: Path | None, as_json: bool) -> int:
         page.hang(f"{part.name:<12}", (label, _TONES[part.standing]), text=part.seen)
         page.action(19, part.advice)
     console.document(unstructure(parts)) if as_json else console.out(*page.found, colour=True)
-    return WRONG if any(part.standing is Standing.WRONG for part in parts) else SOUND
+    return WRONG if any(part.standing is PartState.WRONG for part in parts) else SOUND
 
 
 def _python() -> Iterator[Part]:
@@ -121,7 +121,7 @@ def _programs() -> Iterator[Part]:
         yield _part("programs", True, ", ".join(_NEEDED))
     if away := {name: package for name, package in _OPTIONAL.items() if not shutil.which(name)}:
         seen = f"not installed: {', '.join(away)}; only b200 mirror and b200 lock need them"
-        yield Part("programs", Standing.NOTE, seen, f"install {', '.join(away.values())}")
+        yield Part("programs", PartState.NOTE, seen, f"install {', '.join(away.values())}")
 
 
 def _clock() -> Iterator[Part]:
@@ -156,14 +156,14 @@ def _site(site: Path | None, looks: dict[Path, InventoryLook | InventoryRefused]
     """The site's inventories, and the directories where runs leave what they know."""
     if site is None:
         advice = f"cd to your site, name it in {places.SITE}, or make one: b200 init HOST..."
-        yield Part("site", Standing.NOTE, "none here", advice)
+        yield Part("site", PartState.NOTE, "none here", advice)
         return
     if not looks:
         yield _part("site", False, f"{site} has no inventory", "b200 init HOST...")
     for path, look in looks.items():
         lines = look.lines if isinstance(look, InventoryRefused) else look.problems
         for line in lines:
-            yield Part("site", Standing.WRONG, f"{path.name}: {line.removeprefix(f'{path}: ')}")
+            yield Part("site", PartState.WRONG, f"{path.name}: {line.removeprefix(f'{path}: ')}")
         if isinstance(look, InventoryLook) and not lines:
             yield _part("site", True, f"{path}: {counted(len(look.nodes), 'node')}")
     named = os.environ.get(database.VARIABLE)
@@ -213,4 +213,4 @@ def _files(looks: dict[Path, InventoryLook | InventoryRefused]) -> Iterator[Part
 
 
 def _part(name: str, sound: bool, seen: str, advice: str = "") -> Part:
-    return Part(name, Standing.OK, seen) if sound else Part(name, Standing.WRONG, seen, advice)
+    return Part(name, PartState.OK, seen) if sound else Part(name, PartState.WRONG, seen, advice)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, STORE, Command, Group, refusals
+from b200kit.cli.command import JSON, STORE, Command, CommandGroup, refusals
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
@@ -25,7 +25,7 @@ _TOLERANCE = click.option(
 _SHOWN = ("machine.gpus", "versions.driver", "versions.engine_says", "load.model", "model.revision")
 
 
-@click.group("golden", cls=Group)
+@click.group("golden", cls=CommandGroup)
 def command() -> None:
     """References of golden answers."""
 

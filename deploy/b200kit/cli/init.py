@@ -24,7 +24,7 @@ from b200kit.run.login import jumps
 from b200kit.site import files, host_keys, look, plan, proposal
 from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Pin, SeenNode, SiteRequest
+from b200kit.site.plan import PinnedHost, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from b200kit.supply.models import hub, manifest
 from b200kit.supply.program import SupplyRefused
@@ -254,12 +254,14 @@ def _look(typed: str, ways: _Ways, folder: Path) -> SeenNode | str:
         # Those of an earlier run were vouched for then.
         known = [folder / files.HOSTS, *(ways.sources.files or own)]
         sources, work = replace(ways.sources, files=known), ways.work / plan.name_of(typed)
-        pins: list[Pin] = []
+        pins: list[PinnedHost] = []
         for name, machine in [*look.hops(way), (plan.name_of(typed), way)]:
             # What is behind a jump host is seen through it, once that is believed itself.
             held = look.held(machine, pins, work)
             keys, why = host_keys.trusted(name, held, sources)
-            pins.append(Pin(known_hosts.name_of(machine.host, machine.port or 22), keys, why))
+            pins.append(
+                PinnedHost(known_hosts.name_of(machine.host, machine.port or 22), keys, why)
+            )
         return look.seen(typed, way, pins, work, ways.password)
     except (NotUsable, Untrusted, ValueError, OSError) as error:
         return words(error)

@@ -9,7 +9,7 @@ import click
 from b200kit.cli.command import Command, Refusal
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.monitoring import files
-from b200kit.monitoring.targets import Member, targets, unread
+from b200kit.monitoring.targets import MonitoredNode, targets, unread
 from b200kit.node.lib import durable_files
 from b200kit.operations import monitored
 from b200kit.operations.inventory_process import InventoryRefused
@@ -19,7 +19,7 @@ DONE, REFUSED = 0, 1
 _CODES = {DONE: "done", REFUSED: "the inventory cannot be read, or no node offers metrics"}
 
 
-def _members(named: Path | None) -> list[Member]:
+def _members(named: Path | None) -> list[MonitoredNode]:
     """The nodes; what nobody will read is said on stderr. Raises Refusal."""
     inventory = inventory_of(named)
     try:

@@ -59,7 +59,7 @@ class PlanResult:
     subject: fit.Subject
     pool: fit.GpuPool
     requested: fit.Requested
-    plan: planner.Plan
+    plan: planner.SizingPlan
     replicas: list[layout.Replica]
     reserved: str
     power_cap: str = ""
@@ -339,7 +339,7 @@ def _validated(result: PlanResult) -> str:
     return f"revision {found.key.revision[:12]}: {kept.judged(found.key, found.compared).summary}"
 
 
-def headline(plan: planner.Plan, replicas: Sequence[layout.Replica]) -> str:
+def headline(plan: planner.SizingPlan, replicas: Sequence[layout.Replica]) -> str:
     """Number, parallelism and homes of the replicas in a line."""
     number = f"{plan.replicas} replica{'' if plan.replicas == 1 else 's'}"
     spanning = sum(replica.spans for replica in replicas)
@@ -353,7 +353,7 @@ def headline(plan: planner.Plan, replicas: Sequence[layout.Replica]) -> str:
     return f"{number}, {parallelism(plan)}, {home}"
 
 
-def parallelism(plan: planner.Plan) -> str:
+def parallelism(plan: planner.SizingPlan) -> str:
     """TP2, TP4+EP, DP8+EP."""
     shape = plan.shape
     ways = [f"DP{shape.dp}"] if shape.dp > 1 else []

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, KNOWN_HOSTS, STORE, Command, Group, Refusal
+from b200kit.cli.command import JSON, KNOWN_HOSTS, STORE, Command, CommandGroup, Refusal
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
-from b200kit.node.state.proof import Proof
+from b200kit.node.state.proof import NodeProof
 from b200kit.records import archive, proofs
 from b200kit.records.sanitised import dumps
 from b200kit.run import console, signed_proof
@@ -22,7 +22,7 @@ from b200kit.store.database import Store
 REFUSED, UNREADABLE = 1, 2
 
 
-@click.group("proof", cls=Group)
+@click.group("proof", cls=CommandGroup)
 def command() -> None:
     """What a node has proven, signed with its host key: verify it anywhere."""
 
@@ -86,7 +86,7 @@ def _read(file: Path, content: bytes) -> AgentState:
 def _verified(
     state: AgentState, content: bytes, signed: bytes, node: str | None, name: str | None,
     hosts: Path, store: Path | None,
-) -> Proof:  # fmt: skip
+) -> NodeProof:  # fmt: skip
     """The proof. Raises ValueError: refused; OSError: not read."""
     proof = state.proof
     if proof is None:
@@ -104,7 +104,7 @@ def _verified(
     return proof
 
 
-def _summary(proof: Proof) -> str:
+def _summary(proof: NodeProof) -> str:
     gpus, kinds = proof.serving.gpus, ", ".join(one.kind for one in proof.required)
     worth = proof.validity()
     until = f"for {worth.left_s:.0f} s from when it was issued"

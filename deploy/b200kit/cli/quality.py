@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, JSON, STORE, Command, Group, Refusal
+from b200kit.cli.command import INTERRUPTED, JSON, STORE, Command, CommandGroup, Refusal
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.inventory import precision
@@ -35,7 +35,7 @@ _WORDS_A_TOKEN = 0.5
 """Words that surely fit into a context, beside the answer: of English, 1.3 tokens; and a margin."""
 
 
-@click.group("quality", cls=Group)
+@click.group("quality", cls=CommandGroup)
 def command() -> None:
     """A model in fewer bits, compared with the original before it may serve."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, STORE, Command, Group, refusals
+from b200kit.cli.command import JSON, STORE, Command, CommandGroup, refusals
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.records import comparison
@@ -26,7 +26,7 @@ _LAST = click.option(
 )  # fmt: skip
 
 
-@click.group("record", cls=Group)
+@click.group("record", cls=CommandGroup)
 def command() -> None:
     """The record of measured runs."""
 

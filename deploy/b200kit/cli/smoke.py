@@ -29,8 +29,8 @@ from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import Replies, ask
 from b200kit.node.client.golden.compare import Likeness, compare
-from b200kit.node.client.judgement import STATUS, Evidence
-from b200kit.node.client.prompts import Source, source
+from b200kit.node.client.judgement import STATUS, SmokeEvidence
+from b200kit.node.client.prompts import PromptSource, source
 from b200kit.node.client.smoke_result import SmokeConditions, SmokeResult
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.document import SmokeRun
@@ -118,7 +118,7 @@ class SmokeProbe:
             SmokeRun(
                 taken_at=timestamp.text(now),
                 path=PATH,
-                evidence=Evidence(
+                evidence=SmokeEvidence(
                     {} if self.run is None else {PATH: run},
                     self.objective,
                     self.watch.health(),
@@ -285,7 +285,7 @@ def _probe(options: SimpleNamespace) -> SmokeProbe:
     return SmokeProbe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
-def _prompts(name: str) -> Source:
+def _prompts(name: str) -> PromptSource:
     """What is sent. Raises UsageError, or ValueError."""
     try:
         return source(name)

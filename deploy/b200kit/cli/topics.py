@@ -50,7 +50,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TopicKind:
     """Names of one kind with a line each, and what is known of one of them."""
 
     says: str
@@ -252,55 +252,55 @@ def _of_scenario(name: str) -> Iterator[Fact]:
     yield "try it", f"b200 lab inject NODE {name}" if later else f"b200 lab up 1 --scenario {name}"
 
 
-KINDS: dict[str, Kind] = {
-    "check": Kind("what is judged of a node", "nvlink.links", _checks, _of_check),
-    "test": Kind(
+KINDS: dict[str, TopicKind] = {
+    "check": TopicKind("what is judged of a node", "nvlink.links", _checks, _of_check),
+    "test": TopicKind(
         "what an acceptance run loads and judges", "acceptance.all-reduce", _tests, _of_test
     ),
-    "outcome": Kind("how a node ended a run", "BARE", _outcomes, _of_outcome),
-    "exit-code": Kind(
+    "outcome": TopicKind("how a node ended a run", "BARE", _outcomes, _of_outcome),
+    "exit-code": TopicKind(
         "what a command ended with",
         "2",
         lambda: {str(code): says for code, says in commands.EXIT_CODES.items()},
         _of_exit_code,
     ),
-    "cause": Kind(
+    "cause": TopicKind(
         "why a node was not looked at",
         "host-key-changed",
         lambda: {fault.code: fault.advice for fault in connection_fault.FAULTS},
     ),
-    "action": Kind(
+    "action": TopicKind(
         "what a finding asks for, cheapest first",
         "reset-gpu",
         lambda: {step.word: advice.ladder(step, "the part", "") for step in Action},
     ),
-    "key": Kind(
+    "key": TopicKind(
         "key of an inventory",
         "gateway.certificate",
         lambda: {name: reference_pages.meaning_of(key) for name, key in _keys().items()},
         _of_key,
     ),
-    "stage": Kind("step of a deploy", "fabric", _stages, _of_stage),
-    "setting": Kind(
+    "stage": TopicKind("step of a deploy", "fabric", _stages, _of_stage),
+    "setting": TopicKind(
         "setting of the operating system",
         "iommu",
         lambda: {name: one["what"] for name, one in reference_pages.setting_entries().items()},
         _of_setting,
     ),
-    "event": Kind("what a node tells the site", "replica.out", lambda: event.KINDS),
-    "alert": Kind(
+    "event": TopicKind("what a node tells the site", "replica.out", lambda: event.KINDS),
+    "alert": TopicKind(
         "rule of Prometheus",
         "B200FabricFault",
         lambda: {name: _summary(rule) for name, rule in _alerts().items()},
         _of_alert,
     ),
-    "diagnosis": Kind(
+    "diagnosis": TopicKind(
         "why a node is slow",
         "client-starved",
         lambda: {n: rule["symptom"] for n, rule in _diagnoses().items()},
         lambda name: reference_pages.facts(_diagnoses()[name]),
     ),
-    "scenario": Kind(
+    "scenario": TopicKind(
         "simulated node of the lab",
         "gpu2-no-nvlink",
         lambda: {n: str(e["description"]) for n, e in reference_pages.scenarios().items()},

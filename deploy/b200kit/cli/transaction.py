@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, STORE, Command, Group, Refusal
+from b200kit.cli.command import JSON, STORE, Command, CommandGroup, Refusal
 from b200kit.node.lib.documents import unstructure
 from b200kit.reprovision import ledger, transaction
 from b200kit.rollout import underway
@@ -16,7 +16,7 @@ from b200kit.store import database
 SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
 
 
-@click.group("transaction", cls=Group)
+@click.group("transaction", cls=CommandGroup)
 def command() -> None:
     """Nodes that are changed or repaired: who works on which, and since when."""
 

@@ -18,7 +18,7 @@ from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.source import MIRROR
 from b200kit.node.facts.dpkg_state import VENDOR, unfinished
 from b200kit.node.lib import documents
-from b200kit.node.packages.transaction import LOG, Transaction
+from b200kit.node.packages.transaction import LOG, PackageTransaction
 from b200kit.node.state.drift import Package
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import program_step
@@ -90,7 +90,9 @@ def _run(
     # Half of what one command may take at most: the other half is for the work itself.
     wait = min(_LOCK_WAIT_S, node.spec.stage_timeout_s // 2)
     ours = tuple(_requested(node))
-    asked = Transaction(tuple(packages), tuple(absent), ours, only_source(node), wait, fetch_only)
+    asked = PackageTransaction(
+        tuple(packages), tuple(absent), ours, only_source(node), wait, fetch_only
+    )
     request = shlex.quote(json.dumps(documents.unstructure(asked)))
     said = node.connected().run_logged(program_step(f"packages {act} {request}"), str(LOG))
     return documents.decode(documents.Object, said, documents.LARGE, "packages")

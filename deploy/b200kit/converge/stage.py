@@ -13,7 +13,7 @@ from b200kit.inventory import shape as shapes
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
@@ -24,7 +24,7 @@ class DesiredState:
 
     files: tuple[File, ...] = ()
     packages: tuple[Package, ...] = ()
-    units: tuple[Unit, ...] = ()
+    units: tuple[NodeUnit, ...] = ()
     # Files whose presence the plan depends on, made by a command and not from a template.
     probe_files: tuple[str, ...] = ()
     # Units whose state the plan depends on, whatever it is.
@@ -180,7 +180,7 @@ def _run(handler: str) -> Callable[[Node], None]:
     return run
 
 
-def enable(node: Node, units: Sequence[Unit]) -> None:
+def enable(node: Node, units: Sequence[NodeUnit]) -> None:
     """Enable *units* and start those that must run."""
     running = [unit.name for unit in units if unit.active]
     steps = ["systemctl daemon-reload", f"systemctl enable {_words(u.name for u in units)}"]

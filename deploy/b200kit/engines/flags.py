@@ -51,7 +51,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Range:
+class FlagRange:
     """Numbers that a flag takes, as mathematicians write them: "(0, 1]", "[1, inf)"."""
 
     text: str
@@ -90,7 +90,7 @@ class Version:
     flags: Mapping[str, Flag] = field(default_factory=dict)
     environment: frozenset[str] = frozenset()
     fields: Mapping[str, Flag] = field(default_factory=dict)
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    ranges: Mapping[str, FlagRange] = field(default_factory=dict)
 
     def wrong_flag(self, name: str, value: Scalar) -> str:
         """Why `name: value` cannot be given, in words; empty when it can."""
@@ -148,7 +148,9 @@ def version(document: Mapping[str, Any], ranges: Mapping[str, str] | None = None
         environment=frozenset(document["environment"].split()),
         fields=_flags(document, "fields"),
         ranges={
-            name: Range(text) for text, names in (ranges or {}).items() for name in names.split()
+            name: FlagRange(text)
+            for text, names in (ranges or {}).items()
+            for name in names.split()
         },
     )
 

@@ -10,7 +10,7 @@ from b200kit.inventory.keys import fleet, reprovision
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.lib.certificates import Validity, validity
+from b200kit.node.lib.certificates import CertificateValidity, validity
 
 _GATEWAY = "gateway.certificate"
 
@@ -35,13 +35,13 @@ def warnings(spec: NodeSpec, secrets: Mapping[str, Secret]) -> list[str]:
     return [
         f"{key}: {place} {soon}: renew it"
         for key, place, found in _named(spec, secrets)
-        if isinstance(found, Validity) and (soon := found.warning(datetime.now(UTC)))
+        if isinstance(found, CertificateValidity) and (soon := found.warning(datetime.now(UTC)))
     ]
 
 
 def _named(
     spec: NodeSpec, secrets: Mapping[str, Secret]
-) -> Iterator[tuple[str, str, Validity | str]]:
+) -> Iterator[tuple[str, str, CertificateValidity | str]]:
     """Key, place, and when the certificates there hold or why they cannot be read."""
     texts = [(key, path, Path(path).read_bytes()) for key, path in authorities(spec)]
     if (ref := spec.gateway.certificate) and _GATEWAY in secrets:

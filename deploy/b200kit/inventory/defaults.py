@@ -20,7 +20,7 @@ from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, kv_cache_formats, memory, planner, start_time
 from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
-from b200kit.sizing.planner import Plan
+from b200kit.sizing.planner import SizingPlan
 
 CONTEXT = 4096
 """Tokens of prompt and answer of a model that does not think."""
@@ -67,7 +67,7 @@ def _timed(spec: NodeSpec, catalogue: Catalogue) -> NodeSpec:
     return spec.replace(warm_deadline_s=start_time.limit_s(checkpoint, ranks))
 
 
-def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
+def _planned(spec: NodeSpec, catalogue: Catalogue) -> SizingPlan | None:
     """The plan for the request; None where too little is known, or nothing is to be planned.
 
     Only what computes on GPUs is held to their memory, unless a goal leaves a choice to the plan.
@@ -115,7 +115,7 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         )
 
 
-def _filled(spec: NodeSpec, plan: Plan | None) -> NodeSpec:
+def _filled(spec: NodeSpec, plan: SizingPlan | None) -> NodeSpec:
     shape = plan.shape if plan else Shape()
     return spec.replace(
         replicas=spec.replicas or (plan.replicas if plan else 1),

@@ -9,7 +9,7 @@ from typing import Any
 
 from b200kit.catalog import shipped
 from b200kit.monitoring import dashboards
-from b200kit.monitoring.targets import Member, targets
+from b200kit.monitoring.targets import MonitoredNode, targets
 
 _HERE = Path(__file__).resolve().parent
 AS_THEY_ARE = {
@@ -32,7 +32,7 @@ def boards() -> dict[str, dict[str, Any]]:
     return {name: dashboards.dashboard(name, one) for name, one in given.items()}
 
 
-def files(members: Sequence[Member]) -> dict[str, str]:
+def files(members: Sequence[MonitoredNode]) -> dict[str, str]:
     """Path below the directory to its text."""
     found = {name: (_HERE / own).read_text(encoding="utf-8") for name, own in AS_THEY_ARE.items()}
     found["b200-targets.json"] = as_json(targets(members))

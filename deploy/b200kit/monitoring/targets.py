@@ -17,7 +17,7 @@ _DCGM_EXPORTER = 9400
 
 
 @dataclass(frozen=True)
-class Member:
+class MonitoredNode:
     """A node as a Prometheus sees it; *port* None: it offers no metrics."""
 
     name: str
@@ -31,12 +31,12 @@ class Member:
     dcgm: bool = False
 
 
-def targets(members: Sequence[Member]) -> list[dict[str, Any]]:
+def targets(members: Sequence[MonitoredNode]) -> list[dict[str, Any]]:
     """Target groups, one a source of metrics, in the inventory's order."""
     return [group for one in members if one.port for group in _of(one)]
 
 
-def _of(one: Member) -> Iterator[dict[str, Any]]:
+def _of(one: MonitoredNode) -> Iterator[dict[str, Any]]:
     scheme = "https" if one.secure else "http"
     own: list[tuple[str, str, dict[str, str]]] = [
         ("b200", "/metrics", {}),
@@ -52,13 +52,15 @@ def _of(one: Member) -> Iterator[dict[str, Any]]:
         yield _group(one, _DCGM_EXPORTER, "dcgm", {})
 
 
-def _group(one: Member, port: int | None, job: str, labels: dict[str, str]) -> dict[str, Any]:
+def _group(
+    one: MonitoredNode, port: int | None, job: str, labels: dict[str, str]
+) -> dict[str, Any]:
     host = f"[{one.address}]" if ":" in one.address else one.address
     named = {"job": job, "node": one.name, "role": one.role, "groups": ",".join(one.groups)}
     return {"targets": [f"{host}:{port}"], "labels": {**named, **labels}}
 
 
-def unread(members: Sequence[Member]) -> Iterator[str]:
+def unread(members: Sequence[MonitoredNode]) -> Iterator[str]:
     """Nodes that no Prometheus elsewhere will read, a line each."""
     for one in members:
         if not one.port and one.role != "member":

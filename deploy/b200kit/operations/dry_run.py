@@ -19,7 +19,7 @@ from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gateway, pipeline, serving_units
-from b200kit.stages.pipeline import Checkpoint
+from b200kit.stages.pipeline import PipelineCheckpoint
 
 Plan = Callable[[], Sequence[Change]]
 GATEWAY = (gateway.UNIT, vllm_router.UNIT)
@@ -134,7 +134,7 @@ def foresee(node: Node) -> list[Change]:
 def _planned(node: Node, step: pipeline.PipelineStep) -> list[Change]:
     if isinstance(step.run, Stage):
         return step.run.plan(node)
-    return reboot_changes(node) if step.run is Checkpoint.REBOOT else []
+    return reboot_changes(node) if step.run is PipelineCheckpoint.REBOOT else []
 
 
 def reboot_changes(node: Node) -> list[Change]:
@@ -154,7 +154,7 @@ def reboot_changes(node: Node) -> list[Change]:
 
 
 def _notified(node: Node) -> list[str]:
-    parts = pipeline.desired(node, before=Checkpoint.REBOOT)
+    parts = pipeline.desired(node, before=PipelineCheckpoint.REBOOT)
     files = [file for part in parts for file in part.files]
     changed = drift.changed_files(files, node.state or {}, node.nonce)
     causes = [file.path for file in changed if "reboot" in file.notify]

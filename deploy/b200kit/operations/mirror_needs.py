@@ -25,7 +25,7 @@ from b200kit.operations.inventory_process import InventoryRefused, asked
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
-from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs, Transaction
+from b200kit.supply.mirror.needs import MirroredModel, Needs, NodeKind, PackageSet
 from b200kit.supply.models import hub_model
 
 _PREFERENCES = "/etc/apt/preferences.d/"
@@ -105,13 +105,13 @@ def _served(spec: NodeSpec) -> Iterator[str]:
     yield from (f"{spec.engine.name} {spec.engine.version}", spec.model)
 
 
-def _kinds(members: Sequence[_Member], kernels: Sequence[str]) -> Iterator[Kind]:
+def _kinds(members: Sequence[_Member], kernels: Sequence[str]) -> Iterator[NodeKind]:
     """Nodes that take the same, in the inventory's order."""
-    groups: dict[Kind, list[str]] = {}
+    groups: dict[NodeKind, list[str]] = {}
     for each in members:
         engine, url = each.spec.engine, each.mirror.url if each.mirror else None
         lock = None if engine.image else engine.requirements
-        kind = Kind((), url, _transaction(each, kernels), lock, _model(each))
+        kind = NodeKind((), url, _transaction(each, kernels), lock, _model(each))
         groups.setdefault(kind, []).append(each.name)
     return (replace(kind, nodes=tuple(names)) for kind, names in groups.items())
 
@@ -126,13 +126,13 @@ def _notes(spec: NodeSpec, kernels: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _model(member: _Member) -> Checkpoint:
+def _model(member: _Member) -> MirroredModel:
     origin = member.origin
     pinned = origin.model_manifest or ""
-    return Checkpoint(origin.model, origin.model_revision, pinned, hub_model.made_by(origin))
+    return MirroredModel(origin.model, origin.model_revision, pinned, hub_model.made_by(origin))
 
 
-def _transaction(member: _Member, kernels: Sequence[str]) -> Transaction:
+def _transaction(member: _Member, kernels: Sequence[str]) -> PackageSet:
     spec = member.spec
     system = systems.load()[spec.system or ""]
     node = Node(member.name, spec, state=_bare(system))
@@ -144,7 +144,7 @@ def _transaction(member: _Member, kernels: Sequence[str]) -> Transaction:
     found = [file for stage in stages for file in stage.files]
     preferences = [file.content for file in found if file.path.startswith(_PREFERENCES)]
     plain = (Package(p.name, p.version, optional=p.optional) for p in packages)
-    return Transaction(
+    return PackageSet(
         system=system.key,
         repositories=member.origin.repositories,
         packages=tuple(sorted(set(plain), key=lambda package: package.key)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from b200kit.inventory import group
 from b200kit.inventory.spec import NodeSpec
-from b200kit.monitoring.targets import Member
+from b200kit.monitoring.targets import MonitoredNode
 from b200kit.operations import inventory_process, preflight
 from b200kit.operations.inventory_process import InventoryRefused, asked
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @asked
-def members(path: Path) -> list[Member]:
+def members(path: Path) -> list[MonitoredNode]:
     """Every node, in the inventory's order. Raises InventoryRefused."""
     found = [(host, preflight.parsed(host, {})) for host in inventory_process.hosts(path)]
     problems = [
@@ -32,10 +32,10 @@ def members(path: Path) -> list[Member]:
     return [_member(host, spec) for host, spec in found if isinstance(spec, NodeSpec)]
 
 
-def _member(host: Host, spec: NodeSpec) -> Member:
+def _member(host: Host, spec: NodeSpec) -> MonitoredNode:
     monitoring, role = spec.monitoring, _role(spec, host.name)
     offered = monitoring if role != "member" else None
-    return Member(
+    return MonitoredNode(
         name=host.name,
         address=_address(spec, host.name, host.data.dict()),
         role=role,

@@ -17,8 +17,8 @@ from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.packages.apt_trial import Trial
-from b200kit.node.packages.transaction import Transaction
+from b200kit.node.packages.apt_trial import AptTrial
+from b200kit.node.packages.transaction import PackageTransaction
 from b200kit.node.state import drift
 from b200kit.node.state.advice import of as advice
 from b200kit.node.state.drift import File, Package
@@ -120,8 +120,8 @@ def _tried(node: Node) -> dict[str, Any]:
     limit = min(_MOST_S, node.spec.stage_timeout_s)
     packages = tuple(dict.fromkeys([*wrong, *headers]))
     absent = tuple(lockstep.foreign(there))
-    asked = Trial(
-        Transaction(packages, absent, only=apt.only_source(node)),
+    asked = AptTrial(
+        PackageTransaction(packages, absent, only=apt.only_source(node)),
         {f.path: base64.b64encode(f.content).decode() for f in _files(node)},
         # What an interrupted dpkg left is finished by the host stage, before anything else; an
         # exchange of the driver is several transactions, and the driver stage fetches it first.

@@ -27,7 +27,7 @@ from b200kit.report.outcome import GOOD
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
-from b200kit.stages.pipeline import Checkpoint, PipelineStep
+from b200kit.stages.pipeline import PipelineCheckpoint, PipelineStep
 from b200kit.stages.support import container_runtimes
 
 Commands = Generator[FunctionCommand, None, None]
@@ -47,11 +47,11 @@ def run(node: Node, step: PipelineStep, drained: bool = False) -> Commands:
     """A step of the pipeline, whichever it is; *drained*: nobody uses the node by then."""
     if isinstance(step.run, Stage):
         yield from _converge(node, step.run, drained)
-    elif step.run is Checkpoint.READY:
+    elif step.run is PipelineCheckpoint.READY:
         yield from _require_ready(node)
-    elif step.run is Checkpoint.REBOOT:
+    elif step.run is PipelineCheckpoint.REBOOT:
         yield from _reboot_if_needed(node)
-    elif step.run is Checkpoint.GATE:
+    elif step.run is PipelineCheckpoint.GATE:
         yield from _require_proven(node)
     else:
         yield from _require_proof(node)
@@ -96,11 +96,11 @@ def run_now(node: Node, step: PipelineStep) -> None:
     """A step of the pipeline, inside an operation that does more than this."""
     if isinstance(step.run, Stage):
         _converge_now(node, step.run)
-    elif step.run is Checkpoint.READY:
+    elif step.run is PipelineCheckpoint.READY:
         readiness.require(node, observed)
-    elif step.run is Checkpoint.REBOOT:
+    elif step.run is PipelineCheckpoint.REBOOT:
         _reboot_now(node)
-    elif step.run is Checkpoint.GATE:
+    elif step.run is PipelineCheckpoint.GATE:
         gate.require(node, observed)
     else:
         gate.require_serving_checks(node, observed)

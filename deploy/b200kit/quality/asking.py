@@ -12,16 +12,16 @@ from b200kit.node.client.golden import answer as golden_answer
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.ask import ask
 from b200kit.node.client.golden.prompts import PROMPTS
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.client.prompts import Source
+from b200kit.node.client.prompts import PromptSource
 from b200kit.node.lib.documents import LARGE, parse
 
 TOP = 20
 """Likeliest tokens asked for beside each token: as many as vLLM gives by default."""
 WORDS = (24, 120, 480)
 """Words of running text, in turn: what a narrow cache loses grows with the context."""
-_DEADLINES = Deadlines(connect=5, idle=120, total=300)
+_DEADLINES = HttpDeadlines(connect=5, idle=120, total=300)
 _CACHE = "vllm:cache_config_info{"
 Progress = Callable[[int, int], None]
 
@@ -38,7 +38,7 @@ class ModelEndpoint:
     model: str
 
 
-def prompts(source: Source, count: int, longest: int) -> list[str]:
+def prompts(source: PromptSource, count: int, longest: int) -> list[str]:
     """So many prompts: the golden ones, then texts of at most *longest* words."""
     texts = (
         source.text(min(words, longest), "quality", number)
@@ -95,7 +95,7 @@ async def facts(server: ModelEndpoint) -> dict[str, str]:
 
 async def _read(endpoint: Endpoint, path: str) -> str:
     """What is at a path; empty where nothing is to be had."""
-    answer = await endpoint.get(path, Deadlines(connect=5, idle=10, total=20))
+    answer = await endpoint.get(path, HttpDeadlines(connect=5, idle=10, total=20))
     try:
         return answer.body().decode("utf-8", "replace") if answer.status == 200 else ""
     except (HttpError, ValueError):

@@ -68,7 +68,7 @@ class ShownRun:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class RunTimeline:
     """The runs of the newest run's load, oldest first; omitted and other_load count the others."""
 
     runs: tuple[ShownRun, ...] = ()
@@ -93,7 +93,7 @@ class AgainstRecord(Comparison):
     changed: tuple[str, ...]
     uncompared: tuple[str, ...]
     hint: Mapping[str, Predicted]
-    timeline: Timeline = Timeline()
+    timeline: RunTimeline = RunTimeline()
     conditions: RunConditions | None = None
     by_tp: tuple[MedianAtTp, ...] = ()
 
@@ -286,15 +286,15 @@ MOST = 60
 _MOST_CHANGES = 12
 
 
-def timeline(record: Record, most: int = MOST) -> Timeline:
+def timeline(record: Record, most: int = MOST) -> RunTimeline:
     """The runs of a record, at most so many besides the accepted ones."""
     if not record.runs:
-        return Timeline()
+        return RunTimeline()
     newest = record.runs[-1]
     runs = alike(record.runs, newest, Role.LOAD)
     accepted = {run.id for run in baseline(record, newest)[1]}
     shown = [r for i, r in enumerate(runs) if i >= len(runs) - most or r.id in accepted]
-    return Timeline(
+    return RunTimeline(
         tuple(_one(run, before, accepted) for before, run in _pairs(shown)),
         len(runs) - len(shown),
         len(record.runs) - len(runs),

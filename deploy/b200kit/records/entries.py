@@ -20,7 +20,7 @@ from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import NEEDED, structure
 from b200kit.records.conditions import RunConditions, missing, value_of
-from b200kit.records.statistics import METRICS, Measured
+from b200kit.records.statistics import METRICS, RunFigures
 
 T = TypeVar("T", bound="Entry")
 
@@ -220,7 +220,7 @@ def medians(entry: MeasuredRun) -> dict[str, float]:
     return {metric: value for metric, value in found.items() if value}
 
 
-def measured(entry: MeasuredRun) -> Measured:
+def measured(entry: MeasuredRun) -> RunFigures:
     """What of the run is compared: medians, the tails that its requests carry, shares."""
     main = entry.smoke.main
     carried = {percent: carries(main.completed, percent) for percent in (95, 99)}
@@ -230,7 +230,7 @@ def measured(entry: MeasuredRun) -> Measured:
         others[f"p95_{metric}"] = latency.p95_ms if carried[95] else None
         others[f"p99_{metric}"] = latency.p99_ms if carried[99] else None
     known = {name: value for name, value in others.items() if value is not None}
-    return Measured(entry.at[:10], {**medians(entry), **known})
+    return RunFigures(entry.at[:10], {**medians(entry), **known})
 
 
 def counts(entry: MeasuredRun) -> str:

@@ -24,7 +24,7 @@ from b200kit.node.client.percentiles import proportion
 
 
 @dataclass(frozen=True)
-class Point:
+class RatePoint:
     """One measured rate (requests/s): *good* of *of* requests met the objective, *failed* failed.
 
     good: None where nothing was measured; *why* says why. goodput: good requests a second.
@@ -54,13 +54,13 @@ class Point:
         low, high = proportion(self.of - self.good, self.of)
         return 1 - high, 1 - low
 
-    def and_then(self, more: Point) -> Point:
+    def and_then(self, more: RatePoint) -> RatePoint:
         """This point and one at the same rate after it, as one; what was not measured adds none."""
         if self.good is None or more.good is None:
             return more if self.good is None else self
         goodput = [part.goodput for part in (self, more)]
         known = [value for value in goodput if value is not None]
-        return Point(
+        return RatePoint(
             self.rate,
             self.good + more.good,
             self.of + more.of,
@@ -102,7 +102,7 @@ class Knee:
     why: str
 
 
-def next_rate(points: Sequence[Point], sweep: Sweep) -> float | None:
+def next_rate(points: Sequence[RatePoint], sweep: Sweep) -> float | None:
     """The rate to measure next, None when the sweep is over. It follows from the points alone, so
     a sweep that was killed goes on where it was.
     """
@@ -120,9 +120,9 @@ def next_rate(points: Sequence[Point], sweep: Sweep) -> float | None:
     return _between(found, sweep)
 
 
-def _by_rate(points: Sequence[Point]) -> dict[float, Point]:
+def _by_rate(points: Sequence[RatePoint]) -> dict[float, RatePoint]:
     """Each rate's points as one."""
-    found: dict[float, Point] = {}
+    found: dict[float, RatePoint] = {}
     for point in points:
         before = found.get(point.rate)
         found[point.rate] = before.and_then(point) if before else point
@@ -158,7 +158,7 @@ def _round(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def knee(points: Sequence[Point], sweep: Sweep) -> Knee:
+def knee(points: Sequence[RatePoint], sweep: Sweep) -> Knee:
     """The knee of the points so far."""
     share, pooled = sweep.share, _by_rate(points)
     of = {v: [r for r, p in pooled.items() if p.verdict(share) == v] for v in ("good", "bad")}
@@ -174,7 +174,9 @@ def knee(points: Sequence[Point], sweep: Sweep) -> Knee:
     )
 
 
-def _why(pooled: Mapping[float, Point], sweep: Sweep, best: Point | None, bad: Point | None) -> str:
+def _why(
+    pooled: Mapping[float, RatePoint], sweep: Sweep, best: RatePoint | None, bad: RatePoint | None
+) -> str:
     verdict = {rate: point.verdict(sweep.share) for rate, point in pooled.items()}
     parts = []
     if best:
@@ -202,7 +204,7 @@ def _why(pooled: Mapping[float, Point], sweep: Sweep, best: Point | None, bad: P
     return "; ".join(parts) or "nothing was measured"
 
 
-def _point_text(point: Point) -> str:
+def _point_text(point: RatePoint) -> str:
     low, high = point.interval
     failed = f", {point.failed} failed" if point.failed else ""
     return f"{point.good} of {point.of} good ({low:.1%} to {high:.1%}){failed}"

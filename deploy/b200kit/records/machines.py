@@ -27,7 +27,7 @@ _NO_SERIAL = {
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineIdentity:
     """A system's UUID, 32 hex digits, and serial number; empty where it has none of its own."""
 
     uuid: Annotated[str, Pattern("[0-9a-f]{32}|")] = field(default="", metadata=NEEDED)
@@ -39,16 +39,18 @@ class Machine:
         return ", ".join(known) or "neither UUID nor serial number"
 
 
-def machine(system_uuid: object, serial: object) -> Machine:
+def machine(system_uuid: object, serial: object) -> MachineIdentity:
     """The machine that these readings tell of; whatever is no reading tells nothing."""
     digits = str(system_uuid).strip().lower().replace("-", "")
     is_hex = len(digits) == 32 and set(digits) <= set("0123456789abcdef")
     number = serial.strip() if isinstance(serial, str) else ""
     is_own = number.isprintable() and len(number) <= 64 and number.lower() not in _NO_SERIAL
-    return Machine(digits if is_hex and digits not in _NO_UUID else "", number if is_own else "")
+    return MachineIdentity(
+        digits if is_hex and digits not in _NO_UUID else "", number if is_own else ""
+    )
 
 
-def of_state(state: Mapping[str, Any] | None) -> Machine:
+def of_state(state: Mapping[str, Any] | None) -> MachineIdentity:
     """What an observation tells."""
     host = (state or {}).get("host")
     read = host if isinstance(host, dict) else {}
@@ -58,11 +60,11 @@ def of_state(state: Mapping[str, Any] | None) -> Machine:
 def keep(node: str, state: Mapping[str, Any] | None) -> None:
     """Keep what an observation tells, if it tells anything new. Raises StoreError."""
     seen = of_state(state)
-    if seen not in (Machine(), known(node)):
+    if seen not in (MachineIdentity(), known(node)):
         SITE.append(LOG, node, json.dumps(documents.unstructure(seen), sort_keys=True))
 
 
-def known(node: str) -> Machine:
+def known(node: str) -> MachineIdentity:
     """What was kept last. Raises StoreError."""
     line = SITE.newest(LOG, node)
-    return documents.decode(Machine, line.text) if line else Machine()
+    return documents.decode(MachineIdentity, line.text) if line else MachineIdentity()

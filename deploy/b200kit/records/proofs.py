@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from b200kit.node.lib import documents
-from b200kit.node.state.proof import MAY_BE_AHEAD_S, Proof, stamp
+from b200kit.node.state.proof import MAY_BE_AHEAD_S, NodeProof, stamp
 from b200kit.store.database import Store
 
 LOG = "proof"
@@ -26,7 +26,7 @@ class SeenProof:
     sha256: str
 
 
-def problem(proof: Proof, now: datetime) -> str:
+def problem(proof: NodeProof, now: datetime) -> str:
     """Why a proof that its node signed proves nothing now; empty where it does."""
     elapsed = now.timestamp() - proof.issued_s
     if -elapsed > MAY_BE_AHEAD_S:

@@ -54,7 +54,7 @@ def sanitised(
     data, which an expectation keeps as they are.
     """
     whole = plausible(dict(state))
-    walk = _Walk(schema["$defs"], shipped)
+    walk = _SanitisingWalk(schema["$defs"], shipped)
     walk.value(whole, schema)
     walk.pseudonyms = Pseudonyms(key, words, {*walk.identities, *_names(state, names)})
     made = walk.value({k: v for k, v in whole.items() if k != "provenance"}, schema)
@@ -77,7 +77,7 @@ def _names(state: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
         yield name.partition(".")[0]
 
 
-class _Walk:
+class _SanitisingWalk:
     """Goes through a document with its schema: first for its identities, then to replace."""
 
     def __init__(self, definitions: Mapping[str, Part], shipped: Set[str]) -> None:

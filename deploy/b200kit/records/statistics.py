@@ -130,7 +130,7 @@ def modes(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
     return tuple((len(side), percentile(side, 50)) for side in (low, high))
 
 
-def compare(before: Sequence[Measured], after: Sequence[Measured]) -> Comparison:
+def compare(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Comparison:
     """Compare two groups of runs.
 
     A median that a run does not have is not compared, and makes the whole unclear.
@@ -148,7 +148,7 @@ def compare(before: Sequence[Measured], after: Sequence[Measured]) -> Comparison
     return _together(found, missing)
 
 
-def expected(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
+def expected(before: Sequence[RunFigures], run: RunFigures) -> dict[str, Predicted]:
     """Whether one run lies where the baseline's let expect it, in ms; of medians that all have."""
     judged = [m for m in METRICS if run.has(m) and all(r.has(m) for r in before)]
     if len(before) < LEAST:
@@ -156,7 +156,7 @@ def expected(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
     return {m: _predicted(before, run, m, len(judged)) for m in judged}
 
 
-def slower(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
+def slower(before: Sequence[RunFigures], run: RunFigures) -> dict[str, Predicted]:
     """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
     return {
         m: one
@@ -165,7 +165,7 @@ def slower(before: Sequence[Measured], run: Measured) -> dict[str, Predicted]:
     }
 
 
-def _predicted(before: Sequence[Measured], run: Measured, name: str, metrics: int) -> Predicted:
+def _predicted(before: Sequence[RunFigures], run: RunFigures, name: str, metrics: int) -> Predicted:
     group = located([(r.day, math.log(r.figures[name])) for r in before])
     deviation_, freedom = group.of_one_more
     half_width = deviation_ * quantile(1 - 2 * RISK_OF_RUN / metrics, freedom)
@@ -205,7 +205,7 @@ def _together(found: list[Compared], missing: list[str]) -> Comparison:
 
 
 def _one(
-    name: str, before: Sequence[Measured], after: Sequence[Measured], metrics: int
+    name: str, before: Sequence[RunFigures], after: Sequence[RunFigures], metrics: int
 ) -> Compared:
     """One metric; the risk of a false "different" is shared by *metrics*."""
     shift, deviation_, freedom = _welch(name, before, after)
@@ -236,7 +236,7 @@ def _open(name: str, interval: tuple[float, float]) -> str:
 
 
 def _welch(
-    name: str, before: Sequence[Measured], after: Sequence[Measured]
+    name: str, before: Sequence[RunFigures], after: Sequence[RunFigures]
 ) -> tuple[float, float, int]:
     """How far the groups are apart, the standard error of that, and its degrees of freedom."""
     share = name in SHARES
@@ -361,7 +361,7 @@ def quantile(confidence: float, freedom: int) -> float:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunFigures:
     """A run: its day, and its figures by their keys in NAMES; ms, and shares of requests."""
 
     day: str

@@ -18,7 +18,7 @@ from b200kit.node.lib import documents
 from b200kit.node.lib.documents import LARGE, structure
 from b200kit.node.state.view import Unmeasured
 from b200kit.records.conditions import Role, RunConditions, fields, value_of
-from b200kit.records.goodput_knee import Knee, Point, Sweep, knee
+from b200kit.records.goodput_knee import Knee, RatePoint, Sweep, knee
 
 KEYS = (
     "replicas", "tensor_parallel", "data_parallel", "expert_parallel", "max_num_batched_tokens",
@@ -141,14 +141,14 @@ class TuningCell:
         return self.status == "done" and self.ours is not None
 
     @property
-    def point(self) -> Point:
+    def point(self) -> RatePoint:
         """The cell as the sweep sees it: by our client's figures."""
         rate = self.rate or 0.0
         if self.status != "done" or self.ours is None:
-            return Point(rate, why=self.why or f"the cell {self.status}")
+            return RatePoint(rate, why=self.why or f"the cell {self.status}")
         main = self.ours.main
         good = round(main.goodput_share * main.num_prompts)
-        return Point(rate, good, main.num_prompts, main.failed, main.request_goodput)
+        return RatePoint(rate, good, main.num_prompts, main.failed, main.request_goodput)
 
 
 def fault(ours: SmokeResult) -> str:
@@ -250,7 +250,7 @@ class TuningResult:
 
 def knees(cells: Iterable[TuningCell], sweep: Sweep) -> tuple[LayoutKnee, ...]:
     """The knee of each layout and load among the cells that were tried, in their order."""
-    found: dict[tuple[Layout, str], list[Point]] = {}
+    found: dict[tuple[Layout, str], list[RatePoint]] = {}
     for cell in cells:
         if cell.rate is not None:
             found.setdefault((cell.layout, cell.workload), []).append(cell.point)

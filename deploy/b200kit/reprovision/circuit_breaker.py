@@ -27,7 +27,7 @@ def cause(findings: Sequence[Finding]) -> str:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetState:
     """The inventory's nodes, those of them that do not serve, and what may be.
 
     *failing* has each failing node's cause, those of other runs included. *least*: how many must
@@ -43,7 +43,7 @@ class Fleet:
     unread: Collection[str] = ()
 
 
-def open_reason(fleet: Fleet) -> str:
+def open_reason(fleet: FleetState) -> str:
     """Why the breaker is open, naming nodes and what is alike; empty when it is closed."""
     groups: dict[str, list[str]] = {}
     for name, why in sorted(fleet.failing.items()):
@@ -58,7 +58,7 @@ def open_reason(fleet: Fleet) -> str:
     return ""
 
 
-def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
+def floor_reason(fleet: FleetState, name: str, serves: bool) -> str:
     """Why taking *name* out would leave too few; empty when it may be taken.
 
     What does not serve may always be repaired: that takes nothing from those who do.

@@ -14,7 +14,7 @@ from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib.documents import Malformed, structure
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction, applied
 from b200kit.run.process import Process
 
@@ -27,7 +27,7 @@ class CopiedTransaction:
     """
 
     tx: str
-    state: State
+    state: RepairState
     owner: str
     since: str
     attempts: tuple[Attempt, ...]

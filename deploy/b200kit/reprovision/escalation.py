@@ -35,7 +35,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Limits:
+class EscalationLimits:
     """What may be tried: attempts a level in the window, and levels that the site does not have.
 
     *unavailable* has why: {Level.POWER_CYCLE: "the inventory names no bmc"}.
@@ -83,7 +83,7 @@ def manual_repair_text(parts: Sequence[str]) -> str:
 def choose(
     findings: Sequence[Finding],
     history: Iterable[Attempt],
-    limits: Limits,
+    limits: EscalationLimits,
     now: float,
     least: Level = Level.RESTART_SERVICES,
 ) -> Decision:
@@ -120,7 +120,7 @@ def choose(
     )
 
 
-def _spent(level: Level, attempts: Sequence[Attempt], limits: Limits, now: float) -> str:
+def _spent(level: Level, attempts: Sequence[Attempt], limits: EscalationLimits, now: float) -> str:
     """Why a level is passed over, or nothing."""
     if level in limits.unavailable:
         return limits.unavailable[level]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.reprovision import circuit_breaker, escalation, transaction
-from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.reprovision.circuit_breaker import FleetState
 from b200kit.reprovision.escalation import Decision
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, duration
 
@@ -17,7 +17,7 @@ _STEP_S = {"quarantine": 2, "evidence": 20, "provision": 300, "prove": 10, "shar
 
 
 def lines(
-    node: Node, tx: Transaction, decision: Decision, fleet: Fleet, serves: bool
+    node: Node, tx: Transaction, decision: Decision, fleet: FleetState, serves: bool
 ) -> Iterator[str]:
     """The plan of a node that is to be taken out: steps and level; why; its cost, and whether."""
     limits = node.spec.reprovision
@@ -65,7 +65,7 @@ def missing_line(decision: Decision) -> str:
 
 def continued(tx: Transaction, node: Node, fit: bool) -> str:
     """What a run does with a node that an earlier one took out."""
-    if tx.state is State.MANUAL and node.spec.reprovision_action != "return":
+    if tx.state is RepairState.MANUAL and node.spec.reprovision_action != "return":
         if fit:
             return f"{repair_line(tx)}; it looks fit now: reprovision_action=return brings it back"
         return f"{repair_line(tx)}; nothing to do before its manual repair"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from b200kit.reprovision import circuit_breaker
-from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.reprovision.circuit_breaker import FleetState
 from b200kit.reprovision.ledger import Transactions
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
@@ -106,12 +106,12 @@ class Safety:
         reason = circuit_breaker.floor_reason(self.fleet(node), node.name, serves)
         return reason and f"not taken out: {reason}"
 
-    def fleet(self, node: Node) -> Fleet:
+    def fleet(self, node: Node) -> FleetState:
         """The fleet as this node's limits see it."""
         limits = node.spec.reprovision
         out, causes, unread = self._elsewhere()
         nodes = max(len(self.inventory), 1)
-        return Fleet(
+        return FleetState(
             nodes=nodes,
             out=out | self.inside | self.down | self._unseen(),
             unread=unread,

@@ -23,9 +23,9 @@ from b200kit.reprovision.ledger_line import (
     ClosingLine,
     IntentLine,
     LedgerLine,
+    LedgerState,
     OpenLine,
     ReleaseLine,
-    Standing,
     line_of,
 )
 from b200kit.reprovision.planned_change import PlannedChange
@@ -37,7 +37,7 @@ from b200kit.store.database import SITE, Line, Store
 LOG = "transaction"
 
 
-class Held(StageFailed):
+class NodeHeld(StageFailed):
     """A node that another person is reprovisioning: who, and since when."""
 
 
@@ -48,7 +48,7 @@ class Transactions:
     store: Store = SITE
     # What was read of each node, by the digest of the line up to which it was.
     _read: dict[str, Transaction] = field(default_factory=dict)
-    _standings: dict[str, tuple[str, Standing]] = field(default_factory=dict)
+    _standings: dict[str, tuple[str, LedgerState]] = field(default_factory=dict)
 
     def nodes(self) -> list[str]:
         """Nodes that ever had one, sorted."""
@@ -78,11 +78,11 @@ class Transactions:
             self._read[node] = found
             return found
 
-    def standing(self, node: str) -> Standing:
+    def standing(self, node: str) -> LedgerState:
         """Where a node stands by its newest line, which is all that a look at a fleet reads."""
         with self.store.reading():
             digest = self.store.digest(LOG, node)
-            known, standing = self._standings.get(node, ("", Standing()))
+            known, standing = self._standings.get(node, ("", LedgerState()))
             if known != digest and (line := self.store.newest(LOG, node)):
                 standing = self._parsed(line).after
                 self._standings[node] = digest, standing
@@ -139,7 +139,7 @@ class Ledger:
             with store.writing():
                 owner = self.read().owner
                 if owner and self.transactions.is_held(self.node):
-                    raise Held(
+                    raise NodeHeld(
                         f"{owner.who} has been reprovisioning this node since {owner.at}, and its "
                         "process still runs: wait until it ends"
                     )

@@ -14,7 +14,7 @@ from b200kit.node.lib.documents import LARGE, NEEDED, Malformed, structure
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class EvidenceBundle:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LedgerState:
     """What all lines up to one add up to: the open transaction, its cause, the last change."""
 
     tx: str = ""
@@ -52,7 +52,7 @@ class LedgerLine:
     tx: str = field(default="", metadata=NEEDED)
     who: str = field(default="", metadata=NEEDED)
     run: str = field(default="", metadata=NEEDED)
-    after: Standing = field(default=Standing(), metadata=NEEDED)
+    after: LedgerState = field(default=LedgerState(), metadata=NEEDED)
     number: int = field(default=0, metadata=_OF_THE_STORE, compare=False)
     digest: str = field(default="", metadata=_OF_THE_STORE, compare=False)
 
@@ -174,8 +174,8 @@ class AuditedAction:
     who: str
     run: str
     kind: str
-    before: State
-    after: State
+    before: RepairState
+    after: RepairState
     what: str
     step: str
     evidence: str

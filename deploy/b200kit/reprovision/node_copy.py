@@ -14,7 +14,7 @@ from b200kit.node.lib import documents, timestamp
 from b200kit.node.state.drift import File
 from b200kit.reprovision.copy_comparison import CopiedTransaction, NodeCopy
 from b200kit.reprovision.escalation import Attempt
-from b200kit.reprovision.ledger import Held
+from b200kit.reprovision.ledger import NodeHeld
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import process
 from b200kit.run.node import Node, duration
@@ -55,7 +55,7 @@ def refuse_if_held(node: Node, copy: NodeCopy) -> None:
     uptime = float(node.connected().run("cat /proc/uptime", timeout=30).split()[0])
     left = copy.boots_within_s - uptime
     if left > 0:
-        raise Held(
+        raise NodeHeld(
             f"{copied.owner} has been reprovisioning this node since {copied.since}, "
             "from another site, and it has just booted: wait for "
             f"{duration(left)}"

@@ -14,7 +14,7 @@ from typing import Any
 from b200kit.converge.stage import Change, Stage, nominal_layout, nothing
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.maintenance.removal import Kept, RemovalPlan
+from b200kit.node.maintenance.removal import KeptParts, RemovalPlan
 from b200kit.reprovision import circuit_breaker, drain, traffic
 from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.fleet_limits import SAFETY
@@ -64,12 +64,12 @@ def _planned(node: Node, kept: Mapping[str, Any]) -> RemovalPlan:
         raise RemoteError(str(error)) from None
 
 
-def _kept(node: Node) -> Kept:
+def _kept(node: Node) -> KeptParts:
     layout = nominal_layout(node)
     packages = (*stack(node).packages, *containers.desired(node, layout).packages)
     mounted = storage.desired(node, layout)
     models = "weights" in node.spec.remove
-    return Kept(
+    return KeptParts(
         files=() if models else tuple(file.path for file in mounted.files),
         packages=(
             *(() if "driver" in node.spec.remove else _names(packages)),

@@ -10,13 +10,13 @@ from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
 from b200kit.reprovision import explain as plans
-from b200kit.reprovision.escalation import Attempt, Decision, Limits
+from b200kit.reprovision.escalation import Attempt, Decision, EscalationLimits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.owner import ledger_of, owned, serves
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node
 from b200kit.run.session import RUN
@@ -124,7 +124,7 @@ class Repair:
 def _awaits_repair(node: Node, tx: Transaction) -> bool:
     """Whether it awaits manual repair and nobody says that it is done."""
     requested = node.spec.reprovision_action
-    return tx.state is State.MANUAL and tx.pending is None and requested != "return"
+    return tx.state is RepairState.MANUAL and tx.pending is None and requested != "return"
 
 
 def _end(node: Node, tx: Transaction) -> None:
@@ -156,7 +156,7 @@ def _least(node: Node) -> Level:
     return Level.RESTART_SERVICES if lowest else Level.parse(requested)
 
 
-def limits(node: Node) -> Limits:
+def limits(node: Node) -> EscalationLimits:
     """The node's budgets, and the levels its inventory does not have."""
     budgets = node.spec.reprovision.budgets
     unavailable = {}
@@ -167,4 +167,4 @@ def limits(node: Node) -> Limits:
     attempts: dict[Level, int] = {
         r: getattr(budgets, r.key) for r in Level if r is not Level.REPLACE
     }
-    return Limits(attempts, budgets.window_s, unavailable)
+    return EscalationLimits(attempts, budgets.window_s, unavailable)

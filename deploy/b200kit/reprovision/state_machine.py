@@ -21,13 +21,18 @@ from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.ledger_line import ClosingLine, DoneLine, FailedLine, IntentLine
 from b200kit.reprovision.planned_change import Work
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 
 # Where a person may say that no action is needed any more.
-_RETURNABLE = (State.QUARANTINED, State.DRAINED, State.EVIDENCED, State.MANUAL)
+_RETURNABLE = (
+    RepairState.QUARANTINED,
+    RepairState.DRAINED,
+    RepairState.EVIDENCED,
+    RepairState.MANUAL,
+)
 
 
 class NotFit(StageFailed):
@@ -86,9 +91,9 @@ class StateMachine:
         if self.releasing and not self._released and tx.state in _RETURNABLE:
             self._released = True
             return "release"
-        if tx.state is State.MANUAL:
+        if tx.state is RepairState.MANUAL:
             return None
-        if tx.state is State.EVIDENCED:
+        if tx.state is RepairState.EVIDENCED:
             decision = self.decide(tx)
             if decision.missing:
                 raise Stopped(plans.missing_line(decision))

@@ -22,12 +22,12 @@ from b200kit.reprovision.ledger_line import (
     FailedLine,
     IntentLine,
     LedgerLine,
+    LedgerState,
     OpenLine,
     ReleaseLine,
-    Standing,
 )
 from b200kit.reprovision.planned_change import PlannedChange, Work
-from b200kit.reprovision.states import State, onward, step
+from b200kit.reprovision.states import RepairState, onward, step
 from b200kit.run.document import StepTaken, TakenOut, TransactionReport
 
 
@@ -42,7 +42,7 @@ class Transaction:
 
     node: str
     id: str = ""
-    state: State = State.SERVING
+    state: RepairState = RepairState.SERVING
     pending: IntentLine | None = None
     owner: ClaimLine | None = None
     quarantine: TakenOut | None = None
@@ -99,9 +99,9 @@ class Transaction:
         return f"{self.state.value}{pending}"
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerState:
         """What its newest line says."""
-        return Standing(self.id, self.cause, self.change.summary if self.change else None)
+        return LedgerState(self.id, self.cause, self.change.summary if self.change else None)
 
     def report(self) -> TransactionReport:
         """The `reprovision` of a host record."""
@@ -111,7 +111,7 @@ class Transaction:
             level=decision.level if decision else None,
             why=(decision.why if decision else "") or self.error or None,
             history=self.steps,
-            parts=self.parts if self.state is State.MANUAL else (),
+            parts=self.parts if self.state is RepairState.MANUAL else (),
             evidence=self.evidence.path if self.evidence else None,
             quarantine=self.quarantine,
             change=made.reported if made else None,
@@ -180,7 +180,7 @@ def _done(tx: Transaction, line: DoneLine) -> Transaction:
         tx = replace(tx, quarantine=TakenOut(line.who, line.at, line.why))
     if entry.name == "evidence":
         tx = replace(tx, evidence=line.evidence)
-    if entry.end is State.SERVING:
+    if entry.end is RepairState.SERVING:
         # Closed: what it was about is history.
         change = tx.change and (tx.change if tx.change.outcome else tx.change.ended())
         tx = replace(_outcome(tx, "cured"), change=change)
@@ -200,7 +200,7 @@ def _failed(tx: Transaction, line: FailedLine) -> Transaction:
     return _outcome(tx, "failed" if entry.name == "action" else "did not help")
 
 
-def _closed(tx: Transaction, line: ClosingLine, after: State, outcome: str) -> Transaction:
+def _closed(tx: Transaction, line: ClosingLine, after: RepairState, outcome: str) -> Transaction:
     """The pending step is taken."""
     intent = tx.intent
     taken = StepTaken(

@@ -27,7 +27,7 @@ from b200kit.reprovision.owner import is_set_aside, ledger_of, owned, serves
 from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.steps import handler_for
 from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout.entries import ENTRIES, Entries, WaitingNode
@@ -178,7 +178,7 @@ def _wait_for_head(node: Node, turns: Turns) -> None:
 
 def _is_drained(name: str) -> bool:
     tx = SAFETY.transactions.read(name)
-    return tx.is_open and tx.state not in (State.SERVING, State.QUARANTINED)
+    return tx.is_open and tx.state not in (RepairState.SERVING, RepairState.QUARANTINED)
 
 
 def _change(node: Node, entry: WaitingNode, turns: Turns, waited: bool) -> str:

@@ -8,7 +8,7 @@ from b200kit.report.content.now.node import Planned
 from b200kit.reprovision import explain, states, transaction
 from b200kit.reprovision.ledger import Transactions
 from b200kit.reprovision.planned_change import Work
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import duration
 from b200kit.store.database import StoreError
@@ -16,7 +16,7 @@ from b200kit.store.database import StoreError
 
 def line(transactions: Transactions, tx: Transaction) -> str:
     """How far a node's open transaction is, since when, whose it is, and what is next."""
-    if tx.state is State.MANUAL:
+    if tx.state is RepairState.MANUAL:
         return explain.repair_line(tx)
     return f"{tx.underway}, out since {tx.opened}{onward(tx)}; {_owner(transactions, tx)}"
 

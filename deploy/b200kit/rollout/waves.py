@@ -14,7 +14,7 @@ from b200kit.inventory.spec import NodeSpec
 
 
 @dataclass(frozen=True)
-class Unit:
+class WaveUnit:
     """Nodes that are out together: one, or those of a serving group."""
 
     nodes: tuple[str, ...]
@@ -29,19 +29,19 @@ class Wave:
     canary: bool = False
 
 
-def units(specs: Mapping[str, NodeSpec], going: Iterable[str]) -> list[Unit]:
+def units(specs: Mapping[str, NodeSpec], going: Iterable[str]) -> list[WaveUnit]:
     """The units of nodes that are *going* to be changed, in the order of the inventory.
 
     All of a group is out while one of it is changed.
     """
     wanted = set(going)
-    found: dict[str, Unit] = {}
+    found: dict[str, WaveUnit] = {}
     for name, spec in specs.items():
         group = spec.group
         together = tuple(dict(group.members)) if group else (name,)
         members = tuple(member for member in together if member in specs)
         if wanted & set(members):
-            found.setdefault(group.name if group else f"node {name}", Unit(members, spec.rack))
+            found.setdefault(group.name if group else f"node {name}", WaveUnit(members, spec.rack))
     return list(found.values())
 
 
@@ -57,7 +57,7 @@ def strictest(policies: Iterable[Rollout]) -> Rollout:
     )
 
 
-def waves(found: Sequence[Unit], policy: Rollout, canaries_left: int) -> list[Wave]:
+def waves(found: Sequence[WaveUnit], policy: Rollout, canaries_left: int) -> list[Wave]:
     """The waves of these units; *canaries_left* are still to be shown good."""
     first = [Wave(unit.nodes, canary=True) for unit in found[:canaries_left]]
     rest: list[Wave] = []
@@ -72,6 +72,6 @@ def waves(found: Sequence[Unit], policy: Rollout, canaries_left: int) -> list[Wa
     return first + rest
 
 
-def _by_rack(found: Sequence[Unit], policy: Rollout) -> list[Unit]:
+def _by_rack(found: Sequence[WaveUnit], policy: Rollout) -> list[WaveUnit]:
     racks = list(dict.fromkeys(unit.rack for unit in found))
     return sorted(found, key=lambda unit: racks.index(unit.rack)) if policy.by else list(found)

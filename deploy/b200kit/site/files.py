@@ -13,7 +13,7 @@ from b200kit.run import known_hosts, places
 from b200kit.run.login import JUMP
 from b200kit.run.render import render
 from b200kit.site import plan
-from b200kit.site.plan import SeenNode, SiteRequest, Value
+from b200kit.site.plan import SeenNode, SiteRequest, SiteValue
 
 NODES, DATA = "inventories/prod.py", "inventories/group_data/prod.py"
 CONNECTION, HOSTS = "inventories/group_data/all.py", "inventories/known_hosts"
@@ -55,16 +55,16 @@ def make_key(folder: Path) -> Path | None:
     return path
 
 
-def _login(node: SeenNode) -> dict[str, Value]:
+def _login(node: SeenNode) -> dict[str, SiteValue]:
     login = node.login
     why = f"as ssh resolves {node.typed}"
-    found = {"ssh_user": Value(login.user, why)}
+    found = {"ssh_user": SiteValue(login.user, why)}
     if login.user != "root":
-        found["_sudo"] = Value(True, "not root")
+        found["_sudo"] = SiteValue(True, "not root")
     if login.key:
-        found["ssh_key"] = Value(login.key, why)
+        found["ssh_key"] = SiteValue(login.key, why)
     if login.jump:
-        found[JUMP] = Value(login.jump, f"{why}: the jump host before it")
+        found[JUMP] = SiteValue(login.jump, f"{why}: the jump host before it")
     return found
 
 

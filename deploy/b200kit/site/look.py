@@ -17,7 +17,7 @@ from b200kit.records.expected import observe_request
 from b200kit.run import connection_fault
 from b200kit.run.login import Login, jumps, parsed
 from b200kit.run.look import NotSeen, observe
-from b200kit.site.plan import Pin, SeenNode, name_of
+from b200kit.site.plan import PinnedHost, SeenNode, name_of
 from b200kit.stages.support import operating_systems
 
 # It comes to stand in a file that is executed here, and in a command that is shown: no more than a
@@ -60,7 +60,7 @@ def hops(way: Login) -> list[tuple[str, Login]]:
     return found
 
 
-def held(way: Login, pins: Sequence[Pin], folder: Path) -> Login:
+def held(way: Login, pins: Sequence[PinnedHost], folder: Path) -> Login:
     """The same, held to these keys alone."""
     folder.mkdir(parents=True, exist_ok=True)
     known = folder / "known_hosts"
@@ -69,7 +69,7 @@ def held(way: Login, pins: Sequence[Pin], folder: Path) -> Login:
 
 
 def seen(
-    typed: str, way: Login, pins: Sequence[Pin], folder: Path, password: str | None
+    typed: str, way: Login, pins: Sequence[PinnedHost], folder: Path, password: str | None
 ) -> SeenNode:  # fmt: skip
     """Look at a node that must answer with one of its keys, the last pin; raises NotUsable."""
     name = name_of(typed)
@@ -84,7 +84,7 @@ def seen(
 
 
 def described(
-    typed: str, way: Login, pins: Sequence[Pin], state: Mapping[str, Any], hardware: str
+    typed: str, way: Login, pins: Sequence[PinnedHost], state: Mapping[str, Any], hardware: str
 ) -> SeenNode:  # fmt: skip
     """What an observation says that an inventory needs; raises NotUsable."""
     name = name_of(typed)

@@ -21,7 +21,7 @@ API_KEY, HF_TOKEN = "keys/api_key", "keys/hf_token"
 
 
 @dataclass(frozen=True)
-class Value:
+class SiteValue:
     """A value of the inventory and why it is that."""
 
     value: Any
@@ -45,7 +45,7 @@ class SiteRequest:
 
 
 @dataclass(frozen=True)
-class Pin:
+class PinnedHost:
     """The host keys of a machine, each "type base64", under its name in known_hosts, and why."""
 
     name: str
@@ -63,7 +63,7 @@ class SeenNode:
     name: str
     typed: str
     login: Login
-    pins: tuple[Pin, ...]
+    pins: tuple[PinnedHost, ...]
     system: str
     hardware: str
     kernel: str
@@ -75,56 +75,60 @@ def name_of(typed: str) -> str:
     return parsed(typed).host
 
 
-def common(nodes: Sequence[SeenNode]) -> dict[str, Value]:
+def common(nodes: Sequence[SeenNode]) -> dict[str, SiteValue]:
     """Values that all nodes have alike, in the order of the inventory."""
-    found: dict[str, Value] = {}
+    found: dict[str, SiteValue] = {}
     for key in ("system", "hardware"):
         if len({getattr(node, key) for node in nodes}) == 1:
-            found[key] = Value(getattr(nodes[0], key), f"observed on {_names(nodes)}")
+            found[key] = SiteValue(getattr(nodes[0], key), f"observed on {_names(nodes)}")
     if "system" in found:
         found["driver"] = _driver(nodes[0].system)
     return found
 
 
-def _driver(system: str) -> Value:
+def _driver(system: str) -> SiteValue:
     known = systems.load()[system].driver
-    return Value(known.value, known.why)
+    return SiteValue(known.value, known.why)
 
 
-def own(node: SeenNode, shared: Mapping[str, Value]) -> dict[str, Value]:
+def own(node: SeenNode, shared: Mapping[str, SiteValue]) -> dict[str, SiteValue]:
     """Values that one node has of its own."""
     login, why = node.login, f"as ssh resolves {node.typed}"
-    found = {"ssh_hostname": Value(login.host, why)}
+    found = {"ssh_hostname": SiteValue(login.host, why)}
     if login.port != 22:
-        found["ssh_port"] = Value(login.port, why)
+        found["ssh_port"] = SiteValue(login.port, why)
     for key in ("system", "hardware"):
         if key not in shared:
-            found[key] = Value(getattr(node, key), "observed; nodes differ")
+            found[key] = SiteValue(getattr(node, key), "observed; nodes differ")
     if "driver" not in shared:
         found["driver"] = _driver(node.system)
     return found
 
 
-def served(asked: SiteRequest, model: Model | None, choices: Mapping[str, Any]) -> dict[str, Value]:
+def served(
+    asked: SiteRequest, model: Model | None, choices: Mapping[str, Any]
+) -> dict[str, SiteValue]:
     """What is served, from where and how; the same on every node."""
     engine = {"kind": "cuda", "version": choices["engine"]["value"]}
     found = {
         "source": _source(asked),
-        "engine": Value(engine, choices["engine"]["why"]),
-        "model": Value(asked.model, "asked for" if model else "asked for; not in the catalogue"),
+        "engine": SiteValue(engine, choices["engine"]["why"]),
+        "model": SiteValue(
+            asked.model, "asked for" if model else "asked for; not in the catalogue"
+        ),
         "model_revision": _revision(asked, model),
-        "goal": Value(asked.goal, "asked for: replicas and GPUs a replica follow (b200 plan)"),
+        "goal": SiteValue(asked.goal, "asked for: replicas and GPUs a replica follow (b200 plan)"),
         "max_model_len": _context(model, choices),
         "smoke": _chosen(choices["smoke"][asked.goal]),
-        "api_key": Value({"file": API_KEY}, "made by b200 init: clients must present it"),
+        "api_key": SiteValue({"file": API_KEY}, "made by b200 init: clients must present it"),
     }
     if asked.gated:
         why = "the model is gated: a token of an account that accepted its terms on the Hub"
-        found["hf_token"] = Value({"file": HF_TOKEN}, why)
+        found["hf_token"] = SiteValue({"file": HF_TOKEN}, why)
     if asked.endpoint:
-        found["gateway_bind"] = Value(asked.endpoint, "asked for")
+        found["gateway_bind"] = SiteValue(asked.endpoint, "asked for")
         pem = {"certificate": {"file": CERTIFICATE}}
-        found["gateway"] = Value(pem, 'yours: chain and key in one PEM; or {"tls": "off"}')
+        found["gateway"] = SiteValue(pem, 'yours: chain and key in one PEM; or {"tls": "off"}')
     return found
 
 
@@ -137,33 +141,33 @@ def narrow(model: Model | None) -> str:
     return ", ".join(dict.fromkeys(precision.of(model, stated, flags)))
 
 
-def _context(model: Model | None, choices: Mapping[str, Any]) -> Value:
+def _context(model: Model | None, choices: Mapping[str, Any]) -> SiteValue:
     """A start for all models; more for one that thinks before it answers."""
     start = _chosen(choices["max_model_len"])
     wanted = load.load().contexts.get(model.family, 0) if model else 0
-    return Value(wanted, "prompt, thinking and answer in tokens") if wanted else start
+    return SiteValue(wanted, "prompt, thinking and answer in tokens") if wanted else start
 
 
-def _source(asked: SiteRequest) -> Value:
+def _source(asked: SiteRequest) -> SiteValue:
     if asked.fingerprint is None:
-        return Value(INTERNET, "asked for: the vendors' repositories, pip's own index, the Hub")
+        return SiteValue(INTERNET, "asked for: the vendors' repositories, pip's own index, the Hub")
     mirror = {
         "mirror": asked.source,
         "key": MIRROR_KEY,
         "fingerprint": asked.fingerprint,
     }
-    return Value(mirror, "asked for; the fingerprint is that of the key beside the inventory")
+    return SiteValue(mirror, "asked for; the fingerprint is that of the key beside the inventory")
 
 
-def _revision(asked: SiteRequest, model: Model | None) -> Value:
+def _revision(asked: SiteRequest, model: Model | None) -> SiteValue:
     if asked.revision:
-        return Value(asked.revision, "SHA-256 of the manifest in models/")
+        return SiteValue(asked.revision, "SHA-256 of the manifest in models/")
     make = pin_command(asked.model, model, "inventories/models")
-    return Value("0" * 64, f"not known yet: {make}, then b200 init again")
+    return SiteValue("0" * 64, f"not known yet: {make}, then b200 init again")
 
 
-def _chosen(choice: Mapping[str, Any]) -> Value:
-    return Value(choice["value"], choice["why"])
+def _chosen(choice: Mapping[str, Any]) -> SiteValue:
+    return SiteValue(choice["value"], choice["why"])
 
 
 def _names(nodes: Sequence[SeenNode]) -> str:

@@ -35,7 +35,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class State:
+class LayerState:
     """What recurrent layers keep of a sequence, whatever its length; split over the ranks of TP.
 
     *channels* of the convolution are kept for *kernel* - 1 tokens and each drafted one, in BF16;
@@ -62,7 +62,7 @@ class Layer:
     shared: int = 0
     routed: int = 0
     router: int = 0
-    keeps: tuple[Cache | State, ...] = ()
+    keeps: tuple[Cache | LayerState, ...] = ()
     cuts: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: Layer) -> Layer:
@@ -148,8 +148,8 @@ class Dimensions:
     vocabulary: int
     max_length: int
     parameters: Parameters
-    keeps: tuple[Cache | State, ...]
-    draft_keeps: tuple[Cache | State, ...] = ()
+    keeps: tuple[Cache | LayerState, ...]
+    draft_keeps: tuple[Cache | LayerState, ...] = ()
     draft_layers: int = 0
     latent: bool = False
     experts: Experts | None = None
@@ -177,9 +177,9 @@ class Dimensions:
         return have.total - have.routed * (1 - used)
 
 
-def grouped(layers: tuple[Layer, ...]) -> tuple[Cache | State, ...]:
+def grouped(layers: tuple[Layer, ...]) -> tuple[Cache | LayerState, ...]:
     """What layers keep, like ones together."""
-    counts: dict[Cache | State, int] = {}
+    counts: dict[Cache | LayerState, int] = {}
     for one in (each for layer in layers for each in layer.keeps):
         counts[one] = counts.get(one, 0) + 1
     return tuple(replace(one, layers=count) for one, count in counts.items())

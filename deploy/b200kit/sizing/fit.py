@@ -12,7 +12,7 @@ from b200kit.node.placement.layout import Shape
 from b200kit.sizing import memory, weight_blocks
 from b200kit.sizing.dimensions import WIDTHS, Dimensions, ModelError
 from b200kit.sizing.gpu_model import GpuModel
-from b200kit.sizing.memory import Memory, Weights
+from b200kit.sizing.memory import Memory, WeightBytes
 
 # Less than this share of the memory left for the KV cache is tight: CUDA graphs alone took a third
 # of it for one model on B200 (InferenceX on Kimi), and then the engine does not start. Inferred.
@@ -94,7 +94,7 @@ class Subject:
 
     name: str
     dimensions: Dimensions
-    weights: Weights
+    weights: WeightBytes
 
     @property
     def active(self) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
+from b200kit.sizing.dimensions import Cache, Dimensions, LayerState, ModelError
 
 GIB = 1 << 30
 
@@ -53,7 +53,7 @@ _STATES = 2
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightBytes:
     """Bytes of a checkpoint: the routed experts, which EP spreads, and everything else."""
 
     routed: float
@@ -87,7 +87,7 @@ class Memory:
         return self.total * self.utilisation - self.reserve
 
 
-def weights(shape: Dimensions, stated: float | None = None) -> Weights:
+def weights(shape: Dimensions, stated: float | None = None) -> WeightBytes:
     """Bytes of the checkpoint, *stated* (its safetensors) or counted.
 
     Embedding, head and router stay BF16; the other parts are as `shape.parts` says. Draft layers
@@ -98,7 +98,7 @@ def weights(shape: Dimensions, stated: float | None = None) -> Weights:
     for part in ("attention", "dense", "shared", "draft"):
         rest += getattr(have, part) * _part_bytes(shape, part)
     routed = have.routed * _part_bytes(shape, "routed")
-    return Weights(routed, max(stated - routed, 0.0) if stated else rest)
+    return WeightBytes(routed, max(stated - routed, 0.0) if stated else rest)
 
 
 def _part_bytes(shape: Dimensions, part: str) -> float:
@@ -147,7 +147,10 @@ def sequence_bytes(
     """
     name = kv_format(dtype, shape)
     kept = (*shape.keeps, *(shape.draft_keeps if drafted else ()))
-    block = max((_state(each, drafted) for each in kept if isinstance(each, State)), default=0) / tp
+    block = (
+        max((_state(each, drafted) for each in kept if isinstance(each, LayerState)), default=0)
+        / tp
+    )
     caches = [each for each in kept if isinstance(each, Cache)]
     sizes = (entry_bytes(each, tp, name) * _entries(each, tokens, chunk) for each in caches)
     whole = (ceil(size / block) * block if block else size for size in sizes)
@@ -161,19 +164,19 @@ def _entries(cache: Cache, tokens: int, chunk: int) -> float:
 
 
 def state_bytes(
-    kept: Iterable[Cache | State], tp: int = 1, drafted: int = 0, prefix_caching: bool = True
+    kept: Iterable[Cache | LayerState], tp: int = 1, drafted: int = 0, prefix_caching: bool = True
 ) -> float:
     """Recurrent states of one sequence on one GPU: convolution BF16, the rest as the model says.
 
     `max_memory_usage_bytes` of MambaSpec: one state, with prefix caching two, and one more for
     each token that is drafted.
     """
-    states = [each for each in kept if isinstance(each, State)]
+    states = [each for each in kept if isinstance(each, LayerState)]
     number = (_STATES if prefix_caching else 1) + drafted
     return number * sum(each.layers * _state(each, drafted) for each in states) / tp
 
 
-def _state(state: State, drafted: int) -> int:
+def _state(state: LayerState, drafted: int) -> int:
     """One state of one layer, of all ranks together."""
     convolution = state.channels * (state.kernel - 1 + drafted) * 2
     return convolution + state.ssm * state.ssm_bytes

@@ -26,7 +26,7 @@ _IDLE = 0.2
 
 
 @dataclass(frozen=True)
-class Plan:
+class SizingPlan:
     """Replicas of one shape, with a line of reason a choice and a line for each way not taken."""
 
     replicas: int
@@ -37,7 +37,7 @@ class Plan:
 
 def decide(
     subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject] = ()
-) -> Plan:
+) -> SizingPlan:
     """The plan for a model on a machine; raises Impossible, which names of *others* what fits."""
     limits = _limits(requested)
     fit.check_dense(subject, requested)
@@ -53,7 +53,7 @@ def decide(
         raise Impossible(key, f"{subject.name}: {cut}")
     why = [reason, *explain.why(subject, pool, limits, headroom, replicas)]
     rejected = explain.rejected(subject, pool, limits, headrooms, headroom)
-    return Plan(replicas, headroom.shape, tuple(why), tuple(rejected))
+    return SizingPlan(replicas, headroom.shape, tuple(why), tuple(rejected))
 
 
 def _limits(requested: Requested) -> Requested:

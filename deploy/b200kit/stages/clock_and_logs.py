@@ -13,7 +13,7 @@ from typing import Any
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.checks.host import clock
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 
@@ -47,13 +47,13 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         ),
         File(_LOGROTATE, render("host/logrotate.conf.j2", logs=_LOGS)),
     ]
-    packages, units = [Package("logrotate")], [Unit("logrotate.timer")]
+    packages, units = [Package("logrotate")], [NodeUnit("logrotate.timer")]
     if _managed(node):
         service = _service(node)
         files += _servers(node, service)
         if service == clock.DEFAULT:
             packages.append(Package("systemd-timesyncd"))
-        units.append(Unit(service))
+        units.append(NodeUnit(service))
     return DesiredState(
         files=tuple(files),
         packages=tuple(packages),

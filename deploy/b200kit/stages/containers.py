@@ -15,7 +15,7 @@ from b200kit.node.facts.cdi_support import REFRESH, RUNTIMES
 from b200kit.node.facts.cdi_support import SPEC as CDI_SPEC
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
@@ -43,7 +43,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         else (),
         packages=tuple(Package(name, version, hold=True) for name in _PACKAGES),
         # A docker that does not run is restarted once its configuration is known to be sound.
-        units=tuple(Unit(unit, active=unit != "docker.service") for unit in units),
+        units=tuple(NodeUnit(unit, active=unit != "docker.service") for unit in units),
         probe_files=(
             CDI_SPEC,
             *(drift.pending_marker(container_runtimes.restart(name)) for name in requested),

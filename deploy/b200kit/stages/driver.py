@@ -23,7 +23,7 @@ from b200kit.converge.stage import (
 )
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node
 from b200kit.run.render import render
@@ -61,11 +61,11 @@ def _preferences(node: Node, lockstep: Lockstep) -> bytes:
     return render("apt/b200kit.pref.j2", driver=node.spec.driver, packages=own)
 
 
-def _units(node: Node, lockstep: Lockstep) -> tuple[Unit, ...]:
+def _units(node: Node, lockstep: Lockstep) -> tuple[NodeUnit, ...]:
     """Enabled, not started: without its modules and the driver the fabric manager only fails."""
-    units = [Unit(name, active=False) for name in lockstep.units]
+    units = [NodeUnit(name, active=False) for name in lockstep.units]
     if node.spec.dcgm:
-        units.append(Unit(DCGM, active=_is_loaded(node)))
+        units.append(NodeUnit(DCGM, active=_is_loaded(node)))
     return tuple(units)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.status.hook import CONFIG, HookPlan
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
@@ -35,7 +35,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         File(str(CONFIG), plan, 0o600, secret=True),
         File(_PATH, unit, notify=(f"restart:{UNIT}",)),
     )
-    return DesiredState(files=files, units=(Unit(UNIT),))
+    return DesiredState(files=files, units=(NodeUnit(UNIT),))
 
 
 def plan(node: Node) -> list[Change]:

@@ -17,7 +17,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.fabric import sequence, states
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.drift import Unit
+from b200kit.node.state.drift import NodeUnit
 from b200kit.node.state.mend import MANAGER
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, duration
@@ -36,13 +36,13 @@ _ANSWER = ("state", "moved", "progress", "line", "hidden", "done")
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The daemons of this hardware, running."""
     del layout
-    return DesiredState(units=tuple(Unit(name) for name in stack(node).units))
+    return DesiredState(units=tuple(NodeUnit(name) for name in stack(node).units))
 
 
 def plan(node: Node) -> list[Change]:
     """Enable what is not enabled; go through the sequence unless all of it is reached already."""
     node.fabric_error = None
-    enabled = tuple(Unit(name, active=False) for name in stack(node).units)
+    enabled = tuple(NodeUnit(name, active=False) for name in stack(node).units)
     changes = converge(node, DesiredState(units=enabled))
     at = sequence.position(_expectation(node), node.state or {})
     if MANAGER in stack(node).units and states.outlived(StateView(node.state or {})):
@@ -77,7 +77,7 @@ def _expectation(node: Node) -> dict[str, Any]:
     return {**gate.expectation(node), "today": timestamp.today()}
 
 
-class _Walk:
+class _FabricWalk:
     """The clock of one bring-up: how long it has taken, and how long it has been in one state.
 
     A call that changed nothing counts as the time it was given, even if it took less.
@@ -115,7 +115,7 @@ class _Walk:
 
 def _bring_up(node: Node) -> str:
     """Call the node program in slices until all is reached, a state is stuck, or time is up."""
-    walk = _Walk(node.spec.fabric_deadline_s)
+    walk = _FabricWalk(node.spec.fabric_deadline_s)
     while True:
         given_s, began = min(_SLICE_S, walk.left_s), time.monotonic()
         answer = _slice(node, walk, given_s)
@@ -128,7 +128,7 @@ def _bring_up(node: Node) -> str:
         walk.say(node, str(answer["progress"]))
 
 
-def _slice(node: Node, walk: _Walk, seconds: float) -> dict[str, Any]:
+def _slice(node: Node, walk: _FabricWalk, seconds: float) -> dict[str, Any]:
     """Where the node stands after some seconds, or as soon as that has changed."""
     request = {"expectation": _expectation(node), "done": walk.done}
     arguments = f"bring-up --slice {seconds:.1f} --deadline {walk.deadline_s}"

@@ -19,7 +19,7 @@ from b200kit.node.facts import nft_rules
 from b200kit.node.facts.nft_rules import TABLE
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.render import render
@@ -49,7 +49,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     return DesiredState(
         files=files,
         packages=(Package("nftables"),),
-        units=(Unit(UNIT),),
+        units=(NodeUnit(UNIT),),
         observe_request={"firewall": True},
     )
 

@@ -15,7 +15,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge, unavai
 from b200kit.node.host import settings_table
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.quality import kept as quality
 from b200kit.run.node import Node
@@ -84,7 +84,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             File(SLURM_CHECK, render("host/slurm-check.j2", expect=EXPECT), 0o755),
             File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
-        units=(Unit(UNIT, active=False),),
+        units=(NodeUnit(UNIT, active=False),),
         observe_request={
             "automatic": {"units": watched(node), "packages": [*stack(node).judged()]},
         },

@@ -21,11 +21,11 @@ from b200kit.node.lib.error_line import cause
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.serving.gateway import haproxy_config, vllm_router
-from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint, Paths
+from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, GatewayEndpoint, Paths
 from b200kit.stages import serving
 
 UNIT = "haproxy.service"
@@ -62,7 +62,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         files=files,
         # The target orders the gateway's stop before theirs, while it is active; a stop of the
         # gate ends it. Here all replicas run.
-        units=(Unit(serving.TARGET), Unit(UNIT), *vllm_router.units(node)),
+        units=(NodeUnit(serving.TARGET), NodeUnit(UNIT), *vllm_router.units(node)),
         probe_files=vllm_router.stamps(node),
         absent_files=tuple(path for path in PATHS.optional if path not in kept),
     )
@@ -83,7 +83,7 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
     return [*own, *found]
 
 
-def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
+def _own(spec: NodeSpec, layout: Sequence[Replica]) -> GatewayEndpoint:
     """The node's endpoint, before its replicas."""
     weights = spec.gateway.weights or (100,) * len(layout)
     servers = [
@@ -92,10 +92,10 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
     ]
     health = engines.get(spec.engine).health
     bind, port = spec.gateway_bind, spec.gateway_port
-    return Endpoint("endpoint", bind, port, "replicas", servers, health, spec.gateway.router)
+    return GatewayEndpoint("endpoint", bind, port, "replicas", servers, health, spec.gateway.router)
 
 
-def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> Endpoint:
+def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> GatewayEndpoint:
     """The fleet's endpoint, before the nodes' own; each is named by its certificate.
 
     A node's share is its own to say, by what it has proven; the floor of the rollout holds here,
@@ -115,7 +115,7 @@ def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> Endpoint:
     ]
     says = any(node.share_port for node in fleet.nodes)
     floor = spec.rollout.least(len(servers)) if says else 0
-    return Endpoint("fleet", spec.gateway_bind, fleet.port, "nodes", servers, floor=floor)
+    return GatewayEndpoint("fleet", spec.gateway_bind, fleet.port, "nodes", servers, floor=floor)
 
 
 def _cpus(node: Node, layout: Sequence[Replica]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, removal
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.agent import TEXTFILES
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -39,10 +39,10 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         File(path, render(f"systemd/{unit}.j2", **values), notify=(f"restart:{SOCKET}",))
         for path, unit in zip(_PATHS, (SOCKET, ANSWER), strict=True)
     ]
-    units, packages = [Unit(SOCKET)], []
+    units, packages = [NodeUnit(SOCKET)], []
     if asked and (port := asked.node_exporter):
         files.append(_exporter(node.spec.gateway_bind, port))
-        units.append(Unit(f"{EXPORTER}.service"))
+        units.append(NodeUnit(f"{EXPORTER}.service"))
         packages.append(Package(EXPORTER))
     return DesiredState(tuple(files), tuple(packages), tuple(units))
 

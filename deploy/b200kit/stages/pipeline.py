@@ -34,7 +34,7 @@ from b200kit.stages import (
 )
 
 
-class Checkpoint(Enum):
+class PipelineCheckpoint(Enum):
     """What happens between stages; *text* says it for the reference page."""
 
     READY = "ready", "Judge what may stop a run halfway; a node that is not ready is not changed."
@@ -52,7 +52,7 @@ class PipelineStep:
     """One step: its title in pyinfra's output, and the stage or the checkpoint."""
 
     title: str
-    run: Stage | Checkpoint
+    run: Stage | PipelineCheckpoint
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ SERVING = (
 
 MEASURING = (
     PipelineStep("Smoke", smoke.STAGE),
-    PipelineStep("Proof", Checkpoint.PROOF),
+    PipelineStep("Proof", PipelineCheckpoint.PROOF),
 )
 """From a node that answers requests to one whose answers were measured."""
 
@@ -80,7 +80,7 @@ AHEAD = (PipelineStep("Weights", weights.STAGE), PipelineStep("Model", weights.R
 """What takes longest is fetched while the node still serves, before it leaves for a change."""
 
 STEPS = (
-    PipelineStep("Ready", Checkpoint.READY),
+    PipelineStep("Ready", PipelineCheckpoint.READY),
     PipelineStep("Host", host.STAGE),
     PipelineStep("Settings", settings.STAGE),
     PipelineStep("Clock and logs", clock_and_logs.STAGE),
@@ -88,12 +88,12 @@ STEPS = (
     PipelineStep("Firewall", firewall.STAGE),
     AHEAD[0],
     PipelineStep("Driver", driver.STAGE),
-    PipelineStep("Reboot", Checkpoint.REBOOT),
+    PipelineStep("Reboot", PipelineCheckpoint.REBOOT),
     PipelineStep("Fabric", fabric.STAGE),
     PipelineStep("Containers", containers.STAGE),
     PipelineStep("Gate unit", gate.STAGE),
     PipelineStep("Bandwidth", bandwidth.STAGE),
-    PipelineStep("Gate", Checkpoint.GATE),
+    PipelineStep("Gate", PipelineCheckpoint.GATE),
     PipelineStep("Passport", passport.STAGE),
     AHEAD[1],
     *SERVING,
@@ -102,13 +102,13 @@ STEPS = (
 )
 
 
-def desired(node: Node, before: Checkpoint | None = None) -> list[DesiredState]:
+def desired(node: Node, before: PipelineCheckpoint | None = None) -> list[DesiredState]:
     """What each stage wants of a node, by a layout that names the right paths before any GPU."""
     layout = nominal_layout(node)
     return [stage.desired(node, layout) for stage in stages(before)]
 
 
-def stages(before: Checkpoint | None = None) -> list[Stage]:
+def stages(before: PipelineCheckpoint | None = None) -> list[Stage]:
     """The stages in the order they run; only those *before* a checkpoint where one is given."""
     found: list[Stage] = []
     for step in STEPS:

@@ -10,7 +10,7 @@ from typing import Any
 from b200kit.node.agent.evidence import digest
 from b200kit.node.lib import documents
 from b200kit.node.state.drift import File
-from b200kit.node.state.proof import PASS, Consequence, Proof, ProofRules, RenewalRules
+from b200kit.node.state.proof import PASS, Consequence, NodeProof, ProofRules, RenewalRules
 from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
 from b200kit.stages import serving
@@ -69,7 +69,7 @@ def runs_out(node: Node, document: object) -> bool:
     """
     state = StateView(node.state or {})
     try:
-        proof = documents.structure(Proof, state.raw("notes", "proof"))
+        proof = documents.structure(NodeProof, state.raw("notes", "proof"))
         boot_id, uptime_s = state.text("host", "boot_id"), state.get(float, "host", "uptime_s")
     except (ValueError, Unread):
         return False

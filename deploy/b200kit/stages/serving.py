@@ -15,9 +15,9 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.state.serving import Objective, Serving, SmokePlan
-from b200kit.node.state.serving import Replica as ServedReplica
+from b200kit.node.state.serving import ServedReplica as ServedReplica
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.serving import (
@@ -99,7 +99,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         files += _form(node).own_files(node, planned)
     return DesiredState(
         files=tuple(files),
-        units=(Unit(TARGET, active=False),),
+        units=(NodeUnit(TARGET, active=False),),
         probe_files=(engine_install.stamp(node),),
         observe_request=_certificates(node),
         absent_files=(

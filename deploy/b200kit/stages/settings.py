@@ -19,7 +19,7 @@ from b200kit.node.host.settings_in_force import Effect
 from b200kit.node.host.settings_table import Setting
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import PENDING_REBOOT, File, Unit
+from b200kit.node.state.drift import PENDING_REBOOT, File, NodeUnit
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED, RemoteError, program_step
@@ -116,9 +116,9 @@ class SettingUnit:
         content = render(f"systemd/{self.name}.j2", program=INSTALLED, value=value)
         return File(self.path, content, notify=(reload,))
 
-    def desired(self, managed: Managed) -> Unit:
+    def desired(self, managed: Managed) -> NodeUnit:
         """Enabled; running, too, where it can act before the next boot."""
-        return Unit(self.name, active=_ACTS[self.setting].can_act(managed.state))
+        return NodeUnit(self.name, active=_ACTS[self.setting].can_act(managed.state))
 
     def runs(self, managed: Managed) -> bool:
         """Whether it ran, and so need not be started."""

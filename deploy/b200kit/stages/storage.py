@@ -13,13 +13,13 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.keys.storage import array_uuid, filesystem_uuid, mdadm_uuid, mount_unit
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.state.drift import File, NodeUnit, Package
 from b200kit.node.weights.manifest import STAMP
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.stages.serving import model_dir
 from b200kit.stages.support import raid_plan
-from b200kit.stages.support.raid_plan import RaidStep, Refusal
+from b200kit.stages.support.raid_plan import RaidRefusal, RaidStep
 
 _MDADM = "/etc/mdadm/mdadm.conf.d/b200kit.conf"
 _LOG = "/var/log/b200kit-storage.log"
@@ -38,7 +38,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     return DesiredState(
         files=tuple(_files(storage)),
         packages=tuple(_packages(storage)),
-        units=(Unit(mount_unit(storage.mount)),),
+        units=(NodeUnit(mount_unit(storage.mount)),),
         probe_files=(storage.mount,),
         observe_request=request,
     )
@@ -86,7 +86,7 @@ def plan(node: Node) -> list[Change]:
         return []
     try:
         todo = raid_plan.steps(storage, (node.state or {}).get("storage"))
-    except Refusal as refused:
+    except RaidRefusal as refused:
         raise StageFailed(str(refused)) from None
     target = desired(node, ())
     changes = converge(node, DesiredState(packages=target.packages))

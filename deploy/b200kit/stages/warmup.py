@@ -13,7 +13,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, why
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway.rolling_restart import NOTE
 from b200kit.node.state import drift
-from b200kit.node.state.drift import Unit
+from b200kit.node.state.drift import NodeUnit
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.serving import gpu_reassignment
@@ -23,7 +23,7 @@ from b200kit.stages import gate, gateway, serving, serving_units
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Every replica running. They are started by the target at boot, so they need no enabling."""
     del layout
-    units = tuple(Unit(unit) for unit in serving.replica_units(node))
+    units = tuple(NodeUnit(unit) for unit in serving.replica_units(node))
     return DesiredState(units=units, absent_files=(str(NOTE),), probe_units=(gateway.UNIT,))
 
 

@@ -14,7 +14,7 @@ from b200kit.node.lib import hours
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import agent, watchdog
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
@@ -60,7 +60,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     ]
     return DesiredState(
         files=(*proof.files(node), *files),
-        units=(Unit(UNIT), *([Unit(RENEWAL_TIMER)] if renews else [])),
+        units=(NodeUnit(UNIT), *([NodeUnit(RENEWAL_TIMER)] if renews else [])),
         absent_files=() if renews else tuple(f"/etc/systemd/system/{unit}" for unit in _RENEWAL),
     )
 

@@ -18,7 +18,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge, remova
 from b200kit.node.lib import documents
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.weights.manifest import STAMP, size_text
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -125,7 +125,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
             _fetching(node),
             *([_server(node)] if server else []),
         ),
-        units=(Unit(UNIT, active=False), *([Unit(SERVER)] if server else [])),
+        units=(NodeUnit(UNIT, active=False), *([NodeUnit(SERVER)] if server else [])),
         probe_files=(f"{model_dir(node)}/{STAMP}",),
         observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
         absent_files=() if server else (f"{_UNITS}/{SERVER}",),

@@ -41,7 +41,7 @@ def matrix() -> dict[str, Any]:
 
 
 @dataclass
-class Plan:
+class TuningPlan:
     """One node's tuning. points of this run count beside what the file has from earlier ones."""
 
     node: str
@@ -139,7 +139,7 @@ class Plan:
         )
 
 
-def for_node(node: Node, parse: Parse) -> Plan:
+def for_node(node: Node, parse: Parse) -> TuningPlan:
     """The tuning of a node that was observed, by its inventory. Raises StageFailed."""
     spec, known = node.spec, shape.catalogue_for(node.spec)
     if spec.group is not None:
@@ -152,7 +152,7 @@ def for_node(node: Node, parse: Parse) -> Plan:
     if not found or not loads:
         reasons = "; ".join(map(str, [*refused, *strange])) or "no layout is requested"
         raise StageFailed(f"there is nothing to tune: {reasons}")
-    return Plan(
+    return TuningPlan(
         node=node.name,
         goal=goal,
         configured=spec,

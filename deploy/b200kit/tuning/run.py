@@ -29,7 +29,7 @@ from b200kit.serving import engine_install
 from b200kit.stages import gate, pipeline, serving
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.fragment import write
-from b200kit.tuning.plan import Plan, for_node
+from b200kit.tuning.plan import TuningPlan, for_node
 
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
@@ -40,19 +40,19 @@ _ANSWERING = re.compile(r"[1-9][0-9]* requests$")
 logger = logging.getLogger(__name__)
 
 
-class Tuning:
+class TuningRun:
     """The tuning of one node of a run; its stages stand in deploy/tune.py."""
 
     def __init__(self, node: Node, parse: Parse) -> None:
         self.node, self.parse = node, parse
-        self.plan: Plan | None = None
+        self.plan: TuningPlan | None = None
         # The layout the node is at, as far as this run knows.
         self.here: Layout | None = None
         self.cells = Stage(name="tune", desired=nothing, plan=self._plan_cells)
         self.clear = Stage(name="put back", desired=nothing, plan=self._clear)
         self.choice = Stage(name="choice", desired=nothing, plan=self._plan_choice)
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> TuningPlan:
         if self.plan is None:
             node = self.node
             if not drift.is_present(engine_install.stamp(node), node.state or {}):
@@ -222,7 +222,7 @@ def _layout_line(layout: Layout, seconds: float, why: str = "") -> LayoutLine:
     return LayoutLine(layout, round(seconds, 1), timestamp.now(), why)
 
 
-def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> CellLine:
+def _failed_line(plan: TuningPlan, layout: Layout, workload: Workload, why: str) -> CellLine:
     now, rate = timestamp.now(), plan.next_rate(layout, workload)
     cell = TuningCell(layout, workload.name, rate, "failed", why, None, now, now)
     return CellLine(plan.key(layout, workload), cell)

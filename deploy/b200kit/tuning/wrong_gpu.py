@@ -31,7 +31,7 @@ class WrongGpuSearch:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.rounds: list[Round] = []
+        self.rounds: list[RotationRound] = []
         self.error = ""
         self.turn = Stage(name="find-gpu", desired=nothing, plan=self._plan)
         self.clear = Stage(name="put back", desired=nothing, plan=_clear)
@@ -75,7 +75,7 @@ class WrongGpuSearch:
                 change.apply(node)
             node.state = None
 
-    def _asked(self) -> Round:
+    def _asked(self) -> RotationRound:
         """What each replica answers. Raises RemoteError where one cannot be asked."""
         layout = self._observed().layout()
         gpus = {r.replica: tuple(zip(r.gpus, r.uuids, strict=True)) for r in layout}
@@ -85,7 +85,7 @@ class WrongGpuSearch:
             self.node.say(
                 "find-gpu", f"replica {replica} on GPU {held}: {fault or 'right answers'}"
             )
-        return Round(gpus, faults)
+        return RotationRound(gpus, faults)
 
     def _fault(self, replica: int) -> str:
         asked = f"correctness-check --config {serving.SERVING} --replica {replica}"
@@ -147,7 +147,7 @@ Gpu = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Round:
+class RotationRound:
     """Which GPUs each replica had, and what was wrong with its answers; nothing where they fit."""
 
     gpus: Mapping[int, Sequence[Gpu]]
@@ -172,17 +172,17 @@ def rounds_needed(width: int) -> int:
     return width + 1
 
 
-def followed(rounds: Sequence[Round]) -> set[Gpu]:
+def followed(rounds: Sequence[RotationRound]) -> set[Gpu]:
     """GPUs under a replica that answered otherwise in every round."""
     return set.intersection(*(one.suspects for one in rounds)) if rounds else set()
 
 
-def stayed(rounds: Sequence[Round]) -> set[int]:
+def stayed(rounds: Sequence[RotationRound]) -> set[int]:
     """Replicas that answered otherwise in every round, whichever GPUs they had."""
     return set.intersection(*(one.wrong for one in rounds)) if rounds else set()
 
 
-def words(rounds: Sequence[Round]) -> str:
+def words(rounds: Sequence[RotationRound]) -> str:
     """What the rounds say, on one line; empty where all answers were right."""
     gpus, replicas = followed(rounds), stayed(rounds)
     seen = len(rounds)
@@ -205,5 +205,5 @@ def words(rounds: Sequence[Round]) -> str:
     return f"wrong answers follow neither one GPU nor one replica ({each})"
 
 
-def _place(found: Round, gpu: Gpu) -> str:
+def _place(found: RotationRound, gpu: Gpu) -> str:
     return next(f"replica {name}" for name, gpus in found.gpus.items() if gpu in gpus)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import timing
 from tests.bench.pair import environment
 from tests.bench.side_by_side import pair_of
@@ -102,7 +102,7 @@ async def ours(url: str) -> Found:
     """By our client."""
     extra: dict[str, object] = {"scores": SCORES}
 
-    async def send(number: int, due: float) -> Answer:
+    async def send(number: int, due: float) -> ChatAnswer:
         # What usage says is another number for each stream, and none of them was asked for.
         request = ChatRequest("tiny", f"play {number}", 64, ignore_eos=False, extra=extra)
         return await chat(Endpoint(url), request, None, due)

@@ -16,7 +16,7 @@ import pytest
 
 import tests.lab as lab
 from b200kit.monitoring import dashboards, files
-from b200kit.monitoring.targets import Member
+from b200kit.monitoring.targets import MonitoredNode
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
 from tests.e2e.tools.watching import Watched
@@ -67,7 +67,7 @@ def page(path: str = "/metrics") -> str:
 @pytest.fixture(scope="module")
 def scraped(serving: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]:
     """Read every five seconds: an answer takes a process, on a busy machine more than a second."""
-    member = Member(NODE, host_address(NODE), "node", ("lab",), PORT, replicas=2)
+    member = MonitoredNode(NODE, host_address(NODE), "node", ("lab",), PORT, replicas=2)
     with monitoring(tmp_path_factory.mktemp("prometheus"), [member], "5s") as found:
         yield found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.state.proof import Evidence
+from b200kit.node.state.proof import ProofEvidence
 from tests.e2e.conftest import Live
 from tests.e2e.driving import cursor, deploy, on
 from tests.e2e.tools import agent_file
@@ -57,7 +57,7 @@ def smoke() -> dict[str, Any]:
     return found
 
 
-def proven(kind: str) -> Evidence:
+def proven(kind: str) -> ProofEvidence:
     """One piece of evidence of the proof that lies there."""
     return next(one for one in agent_file.proof(NODE).evidence if one.kind == kind)
 

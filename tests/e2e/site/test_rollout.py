@@ -25,7 +25,7 @@ import tests.lab as lab
 from b200kit import cli
 from b200kit.reprovision.actions import evidence
 from b200kit.reprovision.ledger import Transactions
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.store import database
 from b200kit.store.database import Store
 from tests.e2e.conftest import SHORT, Live
@@ -225,7 +225,7 @@ def test_node_that_dies_while_it_is_watched_ends_the_rollout(
     killed = threading.Event()
 
     def kill() -> None:
-        until(lambda: transactions.read(CANARY).state is State.CANARY)
+        until(lambda: transactions.read(CANARY).state is RepairState.CANARY)
         lab.kill(CANARY)
         killed.set()
 

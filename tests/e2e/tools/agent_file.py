@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.node.lib.documents import structure
 from b200kit.node.state import agent
 from b200kit.node.state.agent import AgentState
-from b200kit.node.state.proof import Proof, Validity
+from b200kit.node.state.proof import NodeProof, ProofValidity
 from tests.e2e.driving import on
 
 FILE, UNIT = agent.PATH, agent.UNIT
@@ -21,14 +21,14 @@ def known(name: str) -> AgentState:
     return structure(AgentState, found)
 
 
-def proof(name: str) -> Proof:
+def proof(name: str) -> NodeProof:
     """The proof that lies there."""
     found = known(name).proof
     assert found is not None
     return found
 
 
-def worth(name: str) -> Validity:
+def worth(name: str) -> ProofValidity:
     """What that is worth now."""
     boot_id, boot_s = on(name, "cat /proc/sys/kernel/random/boot_id /proc/uptime").split()[:2]
     return proof(name).within(boot_id, float(boot_s))

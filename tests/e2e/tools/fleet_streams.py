@@ -22,14 +22,14 @@ from typing import Any
 
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
-from b200kit.node.client.http import Deadlines, Exchange
+from b200kit.node.client.http import Exchange, HttpDeadlines
 from b200kit.node.client.message import HttpError
 
 _LOOK_S = 0.1
 # What is tried is whether a stream is lost, and not how many the machine can carry.
 _PAUSE_S = 0.3
 _OWN_PORT, _FLEET_PORT = 8000, 8100
-_HEALTH = Deadlines(connect=0.5, idle=0.5, total=1.0)
+_HEALTH = HttpDeadlines(connect=0.5, idle=0.5, total=1.0)
 
 
 class Balancer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, Command, Group, completes
+from b200kit.cli.command import INTERRUPTED, Command, CommandGroup, completes
 from b200kit.run import console
 from b200kit.run.places import SCENARIOS
 from tests.lab.lab import down_vm, say
@@ -24,7 +24,7 @@ SCENARIO = click.option(
 )  # fmt: skip
 
 
-@click.group("vm", cls=Group)
+@click.group("vm", cls=CommandGroup)
 def command() -> None:
     """A virtual machine with a kernel of its own, as a node."""
 

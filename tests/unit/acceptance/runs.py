@@ -15,21 +15,23 @@ from b200kit.node.acceptance.verdict import verdict
 from b200kit.node.lib import documents, signature
 from b200kit.node.state.acceptance import (
     AcceptancePlan,
+    AcceptedMachine,
     Floor,
     Level,
-    Machine,
+    MetricValue,
     Outcome,
     SegmentLine,
     Step,
     Tool,
-    Value,
 )
 from tests.unit.node.acceptance import runs as made
 
 GPUS = 8
 UUIDS = tuple(f"GPU-5fa1b6c{n}-9d7e-4a21-8c33-1234567890ab" for n in range(GPUS))
 SERIALS = tuple(f"16502401789{n}" for n in range(GPUS))
-MACHINE = Machine("DGXB200-like", "KX9471520033", UUIDS, SERIALS, "580.105.08", "6.8.0-41-generic")
+MACHINE = AcceptedMachine(
+    "DGXB200-like", "KX9471520033", UUIDS, SERIALS, "580.105.08", "6.8.0-41-generic"
+)
 TOOL = Tool("/usr/bin/tool", "5c" * 32, "1.2")
 PEER = 771.0
 _USUAL = {
@@ -65,12 +67,16 @@ def line(
     """A segment that ended so; *figures* are those that differ, by metric and subject."""
     test = table.table().test(step.test)
     values = [
-        Value(metric, subject, (figures or {}).get((metric, subject), usual(metric)), unit(metric))
+        MetricValue(
+            metric, subject, (figures or {}).get((metric, subject), usual(metric)), unit(metric)
+        )
         for metric in test.metrics
         for subject in subjects(metric)
     ]
     if test.loads == "gpu":
-        values += [Value("hardware_thermal_slowdown", f"GPU {n}", 0.0, "") for n in range(GPUS)]
+        values += [
+            MetricValue("hardware_thermal_slowdown", f"GPU {n}", 0.0, "") for n in range(GPUS)
+        ]
     is_missing = test.tool in of.missing
     ended: Outcome = "missing" if is_missing else outcome
     raw = f"raw/{step.number:03}-{step.test}-{step.segment}.out"

@@ -17,7 +17,7 @@ from b200kit.node.agent.evidence import Now, issue
 from b200kit.node.lib import signature
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
-from b200kit.node.state.proof import KINDS, Evidence, Proof, ProofRules, ServingNow, stamp
+from b200kit.node.state.proof import KINDS, NodeProof, ProofEvidence, ProofRules, ServingNow, stamp
 from b200kit.run.places import SITE
 from b200kit.store.database import VARIABLE
 
@@ -37,10 +37,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof:
+def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> NodeProof:
     """A valid proof, issued so many seconds ago."""
     now = Now(BOOT, 1000.0, time.time() - age_s)
-    look = Evidence("look", "pass", "", DIGEST, BOOT, stamp(now.wall_s))
+    look = ProofEvidence("look", "pass", "", DIGEST, BOOT, stamp(now.wall_s))
     made = issue(None, [look], ServingNow((0, 1), 8), now, replace(RULES, node=node))
     return replace(made, sequence=sequence)
 
@@ -48,7 +48,7 @@ def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof
 def file_of(proof: object) -> dict[str, Any]:
     """The agent's file with a proof."""
     state = AgentState("n01", "1", BOOT, 1000.0, "then", {"0": 4, "1": 4}, 60.0)
-    document = unstructure(proof) if isinstance(proof, Proof) else proof
+    document = unstructure(proof) if isinstance(proof, NodeProof) else proof
     return {**unstructure(state), "proof": document}
 
 

@@ -15,7 +15,7 @@ import pytest
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
-from b200kit.records.machines import Machine, machine
+from b200kit.records.machines import MachineIdentity, machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import CommandPower
 from tests.messages import raises_message
@@ -79,7 +79,7 @@ def test_machine_is_told_by_the_systems_guid_and_the_products_serial(
     tmp_path: Path,
     guid: tuple[str, str, int],
     fru: tuple[str, str, int],
-    known: Machine,
+    known: MachineIdentity,
 ) -> None:
     tool()
     answers = {"raw 0x06 0x37": guid, "fru print 0": fru}

@@ -18,7 +18,7 @@ from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import haproxy, rotation
 from b200kit.serving.gateway import haproxy_config
-from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint, Paths
+from b200kit.serving.gateway.haproxy_config import BackendServer, GatewayEndpoint, Paths
 from tests.lab.supply.programs import haproxy as program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +54,7 @@ def rendered(
     secrets: Mapping[str, Secret] = KEYS,
     port: int = 0,
     weights: Sequence[int] = (),
-    others: Sequence[Endpoint] = (),
+    others: Sequence[GatewayEndpoint] = (),
     router: Router | None = None,
     monitoring: Monitoring | None = None,
     share_port: int | None = None,
@@ -68,7 +68,9 @@ def rendered(
     shares = weights or [100] * len(ports)
     servers = [BackendServer(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
-    own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
+    own = GatewayEndpoint(
+        "endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router
+    )
     for file in haproxy_config.files(
         gateway or Gateway(), [own, *others], secrets, paths, (), monitoring, share_port
     ):

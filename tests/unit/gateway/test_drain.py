@@ -12,7 +12,7 @@ import pytest
 
 from b200kit.node.serving.gateway import drain, haproxy
 from b200kit.node.serving.gateway.haproxy import HAProxyError
-from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint
+from b200kit.serving.gateway.haproxy_config import BackendServer, GatewayEndpoint
 from tests.unit.gateway.proxy import Proxy, free_port, mock, running, until
 
 SLOW = ("1500", "1", "2", "slow")
@@ -42,7 +42,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, systemd: Systemd) -> 
     del systemd
     with mock(*SLOW) as one, mock(*SLOW) as other:
         nodes = [BackendServer("n2", f"127.0.0.1:{other}")]
-        fleet = Endpoint("fleet", "127.0.0.1", free_port(), "nodes", nodes)
+        fleet = GatewayEndpoint("fleet", "127.0.0.1", free_port(), "nodes", nodes)
         with running(tmp_path, [one, other], others=[fleet]) as found:
             until(lambda: all(s.status == "UP" for s in haproxy.servers(found.socket)))
             for name in ("servers", "set_state", "keep", "ask", "states", "state", "strike"):

@@ -17,7 +17,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.serving.gateway import haproxy
-from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, Endpoint
+from b200kit.serving.gateway.haproxy_config import PATHS, BackendServer, GatewayEndpoint
 from b200kit.stages import gateway
 from tests.messages import assert_message
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
@@ -125,7 +125,7 @@ def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobod
         servers = [
             BackendServer(f"n{n}", p.url.removeprefix("http://")) for n, p in enumerate((one, two))
         ]
-        fleet = Endpoint("fleet", "127.0.0.1", port, "nodes", servers)
+        fleet = GatewayEndpoint("fleet", "127.0.0.1", port, "nodes", servers)
         with running(folders[2], [first], others=[fleet]) as proxy:
             served = Counter(
                 ask_fleet(proxy, port, "/v1/models", "node-key")[1]["x-served-by"]
@@ -164,7 +164,7 @@ def test_fleet_takes_only_the_node_its_certificate_names(tmp_path: Path) -> None
         servers = [
             BackendServer(name, address, 100, tls.format(name)) for name in ("localhost", "other")
         ]
-        fleet = Endpoint("fleet", "127.0.0.1", port, "nodes", servers)
+        fleet = GatewayEndpoint("fleet", "127.0.0.1", port, "nodes", servers)
         with running(folders[1], [behind], others=[fleet]) as proxy:
             until(lambda: haproxy.servers(proxy.socket, "nodes")[1].status == "DOWN")
             assert haproxy.servers(proxy.socket, "nodes")[0].takes_requests

@@ -58,5 +58,5 @@ def broken(config: str) -> list[str]:
 
 def test_rendered_configuration_breaks_no_rule() -> None:
     servers = [haproxy_config.BackendServer("vllm0", "127.0.0.1:8001")]
-    endpoint = haproxy_config.Endpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
+    endpoint = haproxy_config.GatewayEndpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
     assert not broken(haproxy_config.files(Gateway(), [endpoint], {})[0].content.decode())

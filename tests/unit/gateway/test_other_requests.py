@@ -14,7 +14,7 @@ from b200kit.node.client import client_health
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.serving_config import load
 from b200kit.node.latency import gateway_counters
-from b200kit.node.latency.smoke import Smoke
+from b200kit.node.latency.smoke import SmokeTest
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.state.view import Unmeasured
@@ -76,7 +76,7 @@ def test_measurement_knows_its_own_requests_from_those_of_others(
         monkeypatch.setattr(haproxy, "traffic", functools.partial(haproxy.traffic, proxy.socket))
         path = config(tmp_path, url)
         path.write_text(json.dumps(json.loads(path.read_text()) | {"gateway": proxy.url}))
-        smoke = Smoke(load(path), 5, "salt", client_health.Watch("other"))
+        smoke = SmokeTest(load(path), 5, "salt", client_health.Watch("other"))
         alone = smoke._load
 
         async def load_with_others(gateway: Endpoint) -> None:

@@ -144,7 +144,7 @@ def test_health_is_for_anybody_and_says_whether_anyone_answers(
 
 
 def test_no_key_is_in_the_configuration_and_no_clients_key_on_the_node() -> None:
-    endpoint = haproxy_config.Endpoint("endpoint", "127.0.0.1", 1, "replicas", [])
+    endpoint = haproxy_config.GatewayEndpoint("endpoint", "127.0.0.1", 1, "replicas", [])
     found = {f.path: f for f in haproxy_config.files(CLIENTS, [endpoint], SECRETS)}
     texts = {path: file.content for path, file in found.items()}
     assert b"key-of-a" not in b"".join(texts.values())

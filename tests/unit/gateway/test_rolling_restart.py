@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from b200kit.node.client import engine_metrics
-from b200kit.node.client.serving_config import Serving, load
+from b200kit.node.client.serving_config import ServingConfig, load
 from b200kit.node.serving.gateway import rolling_restart, rolling_steps
 from b200kit.node.serving.gateway.haproxy import GatewayServer
 from b200kit.node.serving.gateway.rolling_restart import interrupted_first, left_behind
-from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, RollingRestart
-from b200kit.node.state.serving import Replica, RollingRestartPlan
+from b200kit.node.serving.gateway.rolling_steps import GatewayControl, Halt, RollingRestart
+from b200kit.node.state.serving import RollingRestartPlan, ServedReplica
 from b200kit.run.places import PACKAGE
 from tests.messages import assert_message, raises_message
 from tests.unit import serving_document
@@ -27,7 +27,7 @@ from tests.unit.node.client import server_thread
 
 
 @dataclass
-class Memory(Gateway):
+class Memory(GatewayControl):
     """A gateway in memory that records its commands."""
 
     status: dict[str, str]
@@ -66,7 +66,7 @@ def engine() -> Iterator[str]:
 
 
 @pytest.fixture
-def serving(engine: str, tmp_path: Path) -> Serving:
+def serving(engine: str, tmp_path: Path) -> ServingConfig:
     """Two replicas, of which one must stay."""
     rolling = {"min_available": 1, "restart_drain_s": 0.5}
     path = serving_document.written(tmp_path, engine, [(), ()], rolling_restart=rolling)
@@ -79,7 +79,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling_steps, "EVERY_S", 0.01)
 
 
-def restarter(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -> RollingRestart:
+def restarter(
+    serving: ServingConfig, gateway: Memory, fails: str = "", **changes: Any
+) -> RollingRestart:
     """One whose units start at once; *fails* names one that does not."""
 
     def start(unit: str, within_s: float) -> str | None:
@@ -99,7 +101,7 @@ BOTH_UP = {"vllm0": "UP", "vllm1": "UP"}
 
 
 def test_replicas_go_one_after_another_each_back_before_the_next(
-    serving: Serving, tmp_path: Path
+    serving: ServingConfig, tmp_path: Path
 ) -> None:
     gateway = Memory(dict(BOTH_UP))
     done = rolled(restarter(serving, gateway), [0, 1], tmp_path)
@@ -111,7 +113,9 @@ def test_replicas_go_one_after_another_each_back_before_the_next(
     assert left_behind(tmp_path / "note") is None
 
 
-def test_restart_waits_until_the_last_request_has_ended(serving: Serving, tmp_path: Path) -> None:
+def test_restart_waits_until_the_last_request_has_ended(
+    serving: ServingConfig, tmp_path: Path
+) -> None:
     sessions = {"vllm0": [3, 2, 1, 0, 1, 0, 0, 0]}
     gateway = Memory(dict(BOTH_UP), sessions)
     rolled(restarter(serving, gateway), [0], tmp_path)
@@ -119,7 +123,7 @@ def test_restart_waits_until_the_last_request_has_ended(serving: Serving, tmp_pa
     assert sessions == {"vllm0": [0]}
 
 
-def test_request_that_does_not_end_is_not_cut_off(serving: Serving, tmp_path: Path) -> None:
+def test_request_that_does_not_end_is_not_cut_off(serving: ServingConfig, tmp_path: Path) -> None:
     gateway = Memory(dict(BOTH_UP), {"vllm0": [1]})
     with raises_message(Halt):
         rolled(restarter(serving, gateway), [0, 1], tmp_path)
@@ -127,14 +131,16 @@ def test_request_that_does_not_end_is_not_cut_off(serving: Serving, tmp_path: Pa
     assert left_behind(tmp_path / "note") is None
 
 
-def test_request_that_does_not_end_is_cut_off_when_asked(serving: Serving, tmp_path: Path) -> None:
+def test_request_that_does_not_end_is_cut_off_when_asked(
+    serving: ServingConfig, tmp_path: Path
+) -> None:
     gateway = Memory(dict(BOTH_UP), {"vllm0": [1]})
     rolled(restarter(serving, gateway, cut=True), [0], tmp_path)
     assert gateway.log == ["vllm0 drain", "restart vllm@0.service", "vllm0 ready"]
 
 
 def test_requests_that_only_the_engine_knows_of_are_waited_for(
-    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serving: ServingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway's process before a reload has them, and the new one counts them not."""
 
@@ -150,7 +156,7 @@ def test_requests_that_only_the_engine_knows_of_are_waited_for(
 
 @pytest.mark.parametrize("other", ["DOWN", "DOWN 1/2", "MAINT", "DRAIN"])
 def test_floor_holds_when_the_other_replica_is_missing(
-    serving: Serving, tmp_path: Path, other: str
+    serving: ServingConfig, tmp_path: Path, other: str
 ) -> None:
     gateway = Memory({"vllm0": "UP", "vllm1": other})
     with pytest.raises(Halt, match=rf"0 replicas would .* 1 must.*vllm1 is {other}"):
@@ -159,14 +165,14 @@ def test_floor_holds_when_the_other_replica_is_missing(
 
 
 def test_replica_that_serves_nobody_may_always_be_restarted(
-    serving: Serving, tmp_path: Path
+    serving: ServingConfig, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "DOWN", "vllm1": "DOWN"})
     rolled(restarter(serving, gateway), [0, 1], tmp_path)
     assert "vllm1 ready" in gateway.log
 
 
-def test_single_replica_has_no_floor_to_hold(serving: Serving, tmp_path: Path) -> None:
+def test_single_replica_has_no_floor_to_hold(serving: ServingConfig, tmp_path: Path) -> None:
     alone = replace(
         serving, replicas=serving.replicas[:1], rolling_restart=RollingRestartPlan(min_available=0)
     )
@@ -176,7 +182,7 @@ def test_single_replica_has_no_floor_to_hold(serving: Serving, tmp_path: Path) -
 
 
 def test_replica_that_the_gateway_is_yet_to_learn_of_is_only_started(
-    serving: Serving, tmp_path: Path
+    serving: ServingConfig, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "UP"})
     rolled(restarter(serving, gateway), [1], tmp_path)
@@ -186,7 +192,7 @@ def test_replica_that_the_gateway_is_yet_to_learn_of_is_only_started(
 
 
 def test_replica_that_does_not_come_back_stays_drained_and_ends_the_rolling_restart(
-    serving: Serving, tmp_path: Path
+    serving: ServingConfig, tmp_path: Path
 ) -> None:
     gateway = Memory(dict(BOTH_UP))
     with raises_message(Halt):
@@ -198,7 +204,7 @@ def test_replica_that_does_not_come_back_stays_drained_and_ends_the_rolling_rest
     assert gateway.status == BOTH_UP
 
 
-def test_replica_that_answers_wrong_stays_drained(serving: Serving, tmp_path: Path) -> None:
+def test_replica_that_answers_wrong_stays_drained(serving: ServingConfig, tmp_path: Path) -> None:
     gateway = Memory(dict(BOTH_UP))
     with raises_message(Halt):
         rolled(restarter(replace(serving, model="other"), gateway), [0, 1], tmp_path)
@@ -206,7 +212,7 @@ def test_replica_that_answers_wrong_stays_drained(serving: Serving, tmp_path: Pa
 
 
 def test_replica_that_somebody_drained_is_restarted_and_stays_drained(
-    serving: Serving, tmp_path: Path
+    serving: ServingConfig, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "DRAIN", "vllm1": "UP"})
     rolled(restarter(serving, gateway), [0], tmp_path)
@@ -225,7 +231,7 @@ class Killed(Memory):
         super().set_state(name, state)
 
 
-def test_killed_roll_is_finished_by_the_next_one(serving: Serving, tmp_path: Path) -> None:
+def test_killed_roll_is_finished_by_the_next_one(serving: ServingConfig, tmp_path: Path) -> None:
     gateway = Killed(dict(BOTH_UP))
     with pytest.raises(KeyboardInterrupt):
         rolled(restarter(serving, gateway), [1, 0], tmp_path)
@@ -238,7 +244,7 @@ def test_killed_roll_is_finished_by_the_next_one(serving: Serving, tmp_path: Pat
 
 
 def test_restart_is_pending_until_the_replica_is_back(
-    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serving: ServingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rolling_restart, "pending_marker", lambda name: str(tmp_path / name))
     pending = tmp_path / "restart:vllm@0.service"
@@ -270,12 +276,12 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("replicas", ["0,x", "7"])
 def test_wrong_replicas_are_one_line(
-    serving: Serving,
+    serving: ServingConfig,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     replicas: str,
 ) -> None:
-    assert serving.replicas[0] == Replica(0, serving.gateway, "vllm@0.service", ())
+    assert serving.replicas[0] == ServedReplica(0, serving.gateway, "vllm@0.service", ())
     config = str(tmp_path / "serving.json")
     assert rolling_restart.main(["--config", config, "--replicas", replicas]) == 2
     assert_message(capsys.readouterr().err)

@@ -20,7 +20,7 @@ from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import drain, haproxy
 from b200kit.node.status import server
 from b200kit.node.status import shares as own_share
-from b200kit.serving.gateway.haproxy_config import BackendServer, Endpoint
+from b200kit.serving.gateway.haproxy_config import BackendServer, GatewayEndpoint
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
 
@@ -106,7 +106,7 @@ def fleet(
             node = stack.enter_context(running(folder, [behind], share_port=asking, **more))
             address = node.url.removeprefix("http://")
             servers.append(BackendServer(name, address, 100, options, asking))
-        endpoint = Endpoint("fleet", "127.0.0.1", port, "nodes", servers, floor=FLOOR)
+        endpoint = GatewayEndpoint("fleet", "127.0.0.1", port, "nodes", servers, floor=FLOOR)
         folder = tmp_path_factory.mktemp("fleet")
         proxy = stack.enter_context(running(folder, [1], others=[endpoint]))
         yield Fleet(proxy, port, says, asked)

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from b200kit.monitoring.targets import Member
+from b200kit.monitoring.targets import MonitoredNode
 from b200kit.node.agent.evidence import Now, issue
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.state.proof import KINDS, PASS, Evidence, Proof, ProofRules, ServingNow
+from b200kit.node.state.proof import KINDS, PASS, NodeProof, ProofEvidence, ProofRules, ServingNow
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 from b200kit.node.state.watchdog import LastStep
 from b200kit.node.status import metrics
 from b200kit.node.status.metrics import MetricsInput, families
@@ -130,9 +130,9 @@ def well(now: float) -> MetricsInput:
     )  # fmt: skip
 
 
-def proven(now: float, age_s: float = 0.0) -> Proof:
+def proven(now: float, age_s: float = 0.0) -> NodeProof:
     """A proof by a gate that was so old then."""
-    gate = Evidence("gate", PASS, taken_at=stamp(now - age_s))
+    gate = ProofEvidence("gate", PASS, taken_at=stamp(now - age_s))
     rules = ProofRules("n01", dict.fromkeys(KINDS, DECADES_S), ["gate"])
     return issue(None, [gate], ServingNow((0, 1), 8), Now("b", 100.0, now), rules)
 
@@ -145,7 +145,7 @@ def stamp(seconds: float) -> str:
 def fault(check: str) -> dict[str, Any]:
     """A look that found a fault which counts, and touches no replica."""
     finding = replace(nodes.LINK, check=check)
-    found = Fault(Finding(**vars(finding)), (0,), nodes.AT, ("fault",), confirmed=True)
+    found = NodeFault(Finding(**vars(finding)), (0,), nodes.AT, ("fault",), confirmed=True)
     return {"watch": nodes.looked(gpus=GPUS, faults=(found,))}
 
 
@@ -163,7 +163,7 @@ def monitored(folder: Path) -> Iterator[Monitored]:
         patch.setattr(endpoints, "FILE", folder / "metrics.prom")
         patch.setattr(endpoints, "Engine", Engine)
         for node in endpoints.serving(folder, ("127.0.0.0/8",)):
-            member = Member(NODE, "127.0.0.1", "node", (), node.port, replicas=2)
+            member = MonitoredNode(NODE, "127.0.0.1", "node", (), node.port, replicas=2)
             with monitoring(folder, [member], "250ms") as by:
                 found = Monitored(by, folder / "metrics.prom", node.url)
                 found.tell()

@@ -11,12 +11,12 @@ import pytest
 
 from b200kit.cli import main
 from b200kit.monitoring import dashboards, files
-from b200kit.monitoring.targets import Member, targets, unread
+from b200kit.monitoring.targets import MonitoredNode, targets, unread
 from b200kit.node.status import metrics
 from b200kit.operations import monitored
 from b200kit.operations.inventory_process import InventoryRefused
 
-NODE = Member("n01", "10.0.0.5", "node", ("prod", "rack1"), 9464, replicas=2)
+NODE = MonitoredNode("n01", "10.0.0.5", "node", ("prod", "rack1"), 9464, replicas=2)
 INVENTORY = """
 from b200kit.operations import preflight
 from tests.unit.specs import data
@@ -39,7 +39,7 @@ def test_a_node_has_a_target_for_each_source_of_metrics() -> None:
 
 
 def test_exporters_of_others_are_targets_on_their_own_ports() -> None:
-    one = Member("n01", "fd00::5", "node", (), 9464, True, 0, 9100, dcgm=True)
+    one = MonitoredNode("n01", "fd00::5", "node", (), 9464, True, 0, 9100, dcgm=True)
     found = {t["labels"]["job"]: t["targets"] for t in targets([one])}
     assert found["node"] == ["[fd00::5]:9100"]
     assert found["dcgm"] == ["[fd00::5]:9400"]
@@ -47,9 +47,9 @@ def test_exporters_of_others_are_targets_on_their_own_ports() -> None:
 
 
 def test_whom_nobody_will_read_is_said() -> None:
-    silent = Member("n02", "10.0.0.6", "node")
-    local = Member("n03", "127.0.0.1", "node", port=9464)
-    works = Member("n04", "10.0.0.7", "member")
+    silent = MonitoredNode("n02", "10.0.0.6", "node")
+    local = MonitoredNode("n03", "127.0.0.1", "node", port=9464)
+    works = MonitoredNode("n04", "10.0.0.7", "member")
     assert [line.split(":")[0] for line in unread([NODE, silent, local, works])] == ["n02", "n03"]
 
 

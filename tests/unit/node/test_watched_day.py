@@ -16,7 +16,7 @@ from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node.checks.judge import judge
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Status, Verdict
-from b200kit.node.state.watch import Fault, LookRules
+from b200kit.node.state.watch import LookRules, NodeFault
 from tests.unit import corpus
 from tests.unit.states import State, expectation, healthy
 
@@ -61,7 +61,7 @@ def verdicts() -> Callable[[random.Random], Verdict]:
 
 def confirmed(looks: Iterator[Verdict]) -> list[tuple[int, str]]:
     """Each fault that counted, with the number of the look."""
-    known, found = tuple[Fault, ...](), []
+    known, found = tuple[NodeFault, ...](), []
     for number, verdict in enumerate(looks):
         before = known
         known = watch.looked(known, verdict, lambda _: (0,), RULES, str(number))

@@ -15,7 +15,7 @@ from b200kit.node.lib.documents import structure, unstructure
 from b200kit.records import conditions
 from b200kit.records.conditions import RunConditions
 from b200kit.records.entries import Acceptance, AnyEntry, MeasuredRun, Record, digest, run_entry
-from b200kit.records.statistics import Measured
+from b200kit.records.statistics import RunFigures
 from tests.unit import smoke_results, states
 
 BASE = {"ttft": 41.0, "itl": 9.8, "tpot": 10.1, "e2el": 660.0}
@@ -109,6 +109,6 @@ def days(seed: int, count: int, cv: float, shift: float = 0.0) -> list[dict[str,
     return [day(chance, cv, shift) for _ in range(count)]
 
 
-def dated(medians: Iterable[Mapping[str, float]], of_one_day: bool = False) -> list[Measured]:
+def dated(medians: Iterable[Mapping[str, float]], of_one_day: bool = False) -> list[RunFigures]:
     """Runs with these medians, one a day unless all are of one."""
-    return [Measured("day" if of_one_day else f"day {i}", m) for i, m in enumerate(medians)]
+    return [RunFigures("day" if of_one_day else f"day {i}", m) for i, m in enumerate(medians)]

@@ -8,27 +8,27 @@ from dataclasses import replace
 
 import pytest
 
-from b200kit.records.goodput_knee import Knee, Point, Sweep, knee, next_rate
+from b200kit.records.goodput_knee import Knee, RatePoint, Sweep, knee, next_rate
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 SWEEP = Sweep(first=4.0, least=0.5, most=256.0, resolution=0.1, cells=14)
 
 
-def swept(measure: Callable[[float], Point], sweep: Sweep = SWEEP) -> list[Point]:
+def swept(measure: Callable[[float], RatePoint], sweep: Sweep = SWEEP) -> list[RatePoint]:
     """All points of a sweep over a server."""
-    points: list[Point] = []
+    points: list[RatePoint] = []
     while (rate := next_rate(points, sweep)) is not None:
         points.append(measure(rate))
         assert len(points) <= sweep.cells
     return points
 
 
-def server(breaks_at: float) -> Callable[[float], Point]:
+def server(breaks_at: float) -> Callable[[float], RatePoint]:
     """All requests are good up to a rate, half of them beyond."""
 
-    def measure(rate: float) -> Point:
-        return Point(rate, 120 if rate <= breaks_at else 60, 120, goodput=rate)
+    def measure(rate: float) -> RatePoint:
+        return RatePoint(rate, 120 if rate <= breaks_at else 60, 120, goodput=rate)
 
     return measure
 
@@ -61,8 +61,8 @@ def test_sweep_that_was_broken_off_goes_on_where_it_was() -> None:
 
 
 def test_rate_that_could_not_be_measured_is_asked_twice_and_never_a_knee() -> None:
-    def starving(rate: float) -> Point:
-        return server(99.0)(rate) if rate < 20 else Point(rate, why="client starved")
+    def starving(rate: float) -> RatePoint:
+        return server(99.0)(rate) if rate < 20 else RatePoint(rate, why="client starved")
 
     points = swept(starving)
     found = knee(points, SWEEP)
@@ -74,11 +74,11 @@ def test_rate_that_could_not_be_measured_is_asked_twice_and_never_a_knee() -> No
 
 
 def test_rate_that_was_measured_stays_so_when_a_repeat_could_not_be() -> None:
-    assert knee([Point(4, 120, 120), Point(4, why="client starved")], SWEEP).rate == 4
+    assert knee([RatePoint(4, 120, 120), RatePoint(4, why="client starved")], SWEEP).rate == 4
 
 
 def test_server_that_is_never_measured_ends_the_sweep_without_a_knee() -> None:
-    points = swept(lambda rate: Point(rate, why="client starved"))
+    points = swept(lambda rate: RatePoint(rate, why="client starved"))
     assert [point.rate for point in points] == [4, 4, 2, 2]
     found = knee(points, SWEEP)
     assert (found.rate, found.low, found.high) == (None, None, None)
@@ -99,65 +99,74 @@ def test_no_rate_good_down_to_the_least() -> None:
 
 
 def test_one_failed_request_makes_a_rate_bad_however_good_the_others() -> None:
-    assert Point(4, 119, 120, failed=1).verdict(0.95) == "bad"
-    assert Point(4, 114, 120).verdict(0.95) == "good"
-    assert Point(4, 113, 120).verdict(0.95) == "undecided"
-    assert Point(4, 106, 120).verdict(0.95) == "bad"
-    assert Point(4, 0, 0).verdict(0.95) == "unknown"
+    assert RatePoint(4, 119, 120, failed=1).verdict(0.95) == "bad"
+    assert RatePoint(4, 114, 120).verdict(0.95) == "good"
+    assert RatePoint(4, 113, 120).verdict(0.95) == "undecided"
+    assert RatePoint(4, 106, 120).verdict(0.95) == "bad"
+    assert RatePoint(4, 0, 0).verdict(0.95) == "unknown"
 
 
 def test_how_sure_a_knee_is_follows_from_the_sample() -> None:
-    points = [Point(4, 120, 120), Point(8, 115, 120), Point(16, 110, 120), Point(32, 9, 120)]
+    points = [
+        RatePoint(4, 120, 120),
+        RatePoint(8, 115, 120),
+        RatePoint(16, 110, 120),
+        RatePoint(32, 9, 120),
+    ]
     found = knee(points, SWEEP)
     assert (found.rate, found.low, found.high) == (8, 4, 32)
     assert_message(found.why)
 
 
 def test_fifty_nine_good_requests_carry_95_percent_and_fifty_eight_do_not() -> None:
-    assert Point(4, 59, 59).is_surely_good(0.95)
-    assert not Point(4, 58, 58).is_surely_good(0.95)
+    assert RatePoint(4, 59, 59).is_surely_good(0.95)
+    assert not RatePoint(4, 58, 58).is_surely_good(0.95)
 
 
 def test_noise_that_makes_a_rate_good_again_is_told() -> None:
-    found = knee([Point(4, 120, 120), Point(8, 60, 120), Point(16, 120, 120)], SWEEP)
+    found = knee([RatePoint(4, 120, 120), RatePoint(8, 60, 120), RatePoint(16, 120, 120)], SWEEP)
     assert found.rate == 4
     assert "good again at 16/s" in found.why
 
 
 def test_rate_that_chance_may_have_made_bad_is_asked_three_times_and_its_requests_add_up() -> None:
-    points = [Point(4, 120, 120, goodput=4), Point(8, 112, 120, goodput=7.4)]
+    points = [RatePoint(4, 120, 120, goodput=4), RatePoint(8, 112, 120, goodput=7.4)]
     assert next_rate(points, SWEEP) == 8
-    found = [*points, Point(8, 119, 120, goodput=7.8)]
+    found = [*points, RatePoint(8, 119, 120, goodput=7.8)]
     assert next_rate(found, SWEEP) == 16  # 231 of 240 are good
     assert knee(found, SWEEP).goodput == pytest.approx(7.6)
-    assert next_rate([*points, Point(8, 112, 120)], SWEEP) == 8
-    assert next_rate([*points, *[Point(8, 112, 120)] * 2], SWEEP) == 16
-    assert next_rate([*points, Point(8, 100, 120)], SWEEP) == 5.66
+    assert next_rate([*points, RatePoint(8, 112, 120)], SWEEP) == 8
+    assert next_rate([*points, *[RatePoint(8, 112, 120)] * 2], SWEEP) == 16
+    assert next_rate([*points, RatePoint(8, 100, 120)], SWEEP) == 5.66
 
 
 def test_rate_that_stays_undecided_bounds_nothing_and_is_told() -> None:
-    points = [Point(4, 120, 120), *[Point(8, 113, 120)] * 3]
+    points = [RatePoint(4, 120, 120), *[RatePoint(8, 113, 120)] * 3]
     assert next_rate(points, SWEEP) == 16
-    points += [Point(16, 120, 120), Point(32, 10, 120)]
+    points += [RatePoint(16, 120, 120), RatePoint(32, 10, 120)]
     found = knee(points, SWEEP)
     assert (found.rate, found.high) == (16, 32)
-    under = knee([Point(4, 120, 120), *[Point(8, 113, 120)] * 3, Point(16, 10, 120)], SWEEP)
+    under = knee(
+        [RatePoint(4, 120, 120), *[RatePoint(8, 113, 120)] * 3, RatePoint(16, 10, 120)], SWEEP
+    )
     assert (under.rate, under.low, under.high) == (4, 4, 16)
     assert_message(under.why)
 
 
 def test_between_the_best_good_rate_and_an_undecided_one_is_asked_last() -> None:
-    fine = [Point(4, 120, 120), *[Point(8, 340, 360)] * 3, Point(8.7, 10, 120)]
+    fine = [RatePoint(4, 120, 120), *[RatePoint(8, 340, 360)] * 3, RatePoint(8.7, 10, 120)]
     assert next_rate(fine, SWEEP) == 5.66
 
 
-def with_misses(chance: random.Random, at: Callable[[float], float]) -> Callable[[float], Point]:
+def with_misses(
+    chance: random.Random, at: Callable[[float], float]
+) -> Callable[[float], RatePoint]:
     """A server by the share of misses at a rate; a cell as the tuning's, 120 requests or 20 s."""
 
-    def measure(rate: float) -> Point:
+    def measure(rate: float) -> RatePoint:
         of = max(120, round(rate * 20))
         missed = sum(chance.random() < at(rate) for _ in range(of))
-        return Point(rate, of - missed, of, goodput=rate)
+        return RatePoint(rate, of - missed, of, goodput=rate)
 
     return measure
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from b200kit.records.statistics import (
     DAYS,
     METRICS,
-    Measured,
+    RunFigures,
     compare,
     slower,
     trimmed,
@@ -37,7 +37,9 @@ class Node:
     stalled: float = 0.0
 
 
-def group(chance: random.Random, node: Node, days: int, each: int, by: float = 1) -> list[Measured]:
+def group(
+    chance: random.Random, node: Node, days: int, each: int, by: float = 1
+) -> list[RunFigures]:
     """Runs on so many days, so many a day; *by*: how much slower."""
     return [
         run
@@ -46,12 +48,12 @@ def group(chance: random.Random, node: Node, days: int, each: int, by: float = 1
     ]
 
 
-def single(chance: random.Random, node: Node, by: float = 1) -> Measured:
+def single(chance: random.Random, node: Node, by: float = 1) -> RunFigures:
     """One run of a day of its own."""
     return group(chance, node, 1, 1, by)[0]
 
 
-def one_day(chance: random.Random, node: Node, day: str, runs_: int, by: float) -> list[Measured]:
+def one_day(chance: random.Random, node: Node, day: str, runs_: int, by: float) -> list[RunFigures]:
     """Runs of one day."""
     of_day = runs.day(chance, node.between)
     return [measured(chance, node, day, of_day, by) for _ in range(runs_)]
@@ -59,7 +61,7 @@ def one_day(chance: random.Random, node: Node, day: str, runs_: int, by: float) 
 
 def measured(
     chance: random.Random, node: Node, day: str, of_day: dict[str, float], by: float
-) -> Measured:
+) -> RunFigures:
     """One run: medians, tails, and the share of its requests that took twice as long."""
     out = chance.uniform(1.3, 2) if chance.random() < node.outliers else 1.0
     own = runs.day(chance, 0.01)
@@ -72,12 +74,12 @@ def measured(
         f"p95_{m}": v * 1.2 * math.exp(chance.gauss(0, 0.07)) + (tail if m == "e2el" else 0)
         for m, v in medians.items()
     }
-    return Measured(day, {**medians, **tails, "late": late, "missed": 0.0})
+    return RunFigures(day, {**medians, **tails, "late": late, "missed": 0.0})
 
 
 def outcomes(
-    one: Callable[[random.Random], list[Measured]],
-    other: Callable[[random.Random], list[Measured]],
+    one: Callable[[random.Random], list[RunFigures]],
+    other: Callable[[random.Random], list[RunFigures]],
     trials: int = TRIALS,
 ) -> dict[str, float]:
     """Shares of comparisons by their outcome."""
@@ -150,7 +152,7 @@ def test_run_that_stands_apart_is_left_out_and_counted() -> None:
     chance = random.Random(18)
     before, after = (group(chance, Node(0.005, 0), 10, 1) for _ in range(2))
     far = after[3]
-    after[3] = Measured(far.day, {m: v * 1.8 for m, v in far.figures.items()})
+    after[3] = RunFigures(far.day, {m: v * 1.8 for m, v in far.figures.items()})
     found = compare(before, after)
     assert found.metrics[0].after.apart == trimmed(10) == 1
     assert found.outcome.value == "same"

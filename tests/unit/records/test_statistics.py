@@ -15,7 +15,7 @@ from b200kit.records.statistics import (
     LEAST,
     Comparison,
     ComparisonOutcome,
-    Measured,
+    RunFigures,
     inside,
     modes,
     quantile,
@@ -36,12 +36,12 @@ def compare(before: Sequence[Medians], after: Sequence[Medians]) -> Comparison:
 
 def expected(before: Sequence[Medians], run: Medians) -> dict[str, Predicted]:
     """One run against a group of them."""
-    return statistics.expected(runs.dated(before), Measured("new", run))
+    return statistics.expected(runs.dated(before), RunFigures("new", run))
 
 
 def slower(before: Sequence[Medians], run: Medians) -> dict[str, Predicted]:
     """The metrics in which it is slower."""
-    return statistics.slower(runs.dated(before), Measured("new", run))
+    return statistics.slower(runs.dated(before), RunFigures("new", run))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from b200kit.records.comparison import Timeline, timeline
+from b200kit.records.comparison import RunTimeline, timeline
 from b200kit.records.entries import MeasuredRun, Record
 from tests.messages import assert_message
 from tests.unit.records import runs
@@ -53,4 +53,4 @@ def test_run_that_counts_nowhere_says_why() -> None:
 
 
 def test_empty_record_has_none() -> None:
-    assert timeline(Record()) == Timeline()
+    assert timeline(Record()) == RunTimeline()

@@ -8,9 +8,9 @@ from typing import Any
 
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.documents import unstructure
-from b200kit.node.state.proof import PASS, Clock, Evidence, GpuSeconds, Proof, ServingNow
+from b200kit.node.state.proof import PASS, Clock, GpuSeconds, NodeProof, ProofEvidence, ServingNow
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.content.now.fleet import FleetNow, fleet_now
 from b200kit.report.content.now.node import NodeAnswer, Planned
@@ -29,9 +29,9 @@ def stamp(before_s: float) -> str:
 def proof(node: str, left_s: float = 3600.0, ttl_s: float = 10_000.0, **changed: Any) -> Json:
     """A proof of two replicas that expires so many seconds after AT, with its bandwidth."""
     issued_s = timestamp.parse(stamp(60)).timestamp()
-    look = Evidence("look", PASS, taken_at=stamp(60), ttl_s=7260.0)
-    bandwidth = Evidence("bandwidth", PASS, taken_at=stamp(ttl_s - left_s), ttl_s=ttl_s)
-    made = Proof(
+    look = ProofEvidence("look", PASS, taken_at=stamp(60), ttl_s=7260.0)
+    bandwidth = ProofEvidence("bandwidth", PASS, taken_at=stamp(ttl_s - left_s), ttl_s=ttl_s)
+    made = NodeProof(
         node, BOOT, BOOT_S - 60, 41, stamp(60), (look, bandwidth), Clock(issued_s - BOOT_S + 60),
         ServingNow((0, 1), 8), 0.2, GpuSeconds(), max(0.0, -left_s - 60),
     )  # fmt: skip
@@ -52,7 +52,7 @@ def replica(index: int, status: str = "UP", takes: Any = True) -> Json:
     return {"index": index, "gpus": 4, "status": status, "takes_requests": takes, "requests": 0}
 
 
-def look(*faults: Fault, age_s: float = 8.0) -> Json:
+def look(*faults: NodeFault, age_s: float = 8.0) -> Json:
     """The last look."""
     return {
         "schema": "b200kit/watch/1", "taken_at": stamp(age_s), "boot_s": BOOT_S - age_s,
@@ -60,11 +60,11 @@ def look(*faults: Fault, age_s: float = 8.0) -> Json:
     }  # fmt: skip
 
 
-def fault(summary: str = "GPU 3 has 17 of 18 NVLinks up", **changed: Any) -> Fault:
+def fault(summary: str = "GPU 3 has 17 of 18 NVLinks up", **changed: Any) -> NodeFault:
     """A confirmed fault of one GPU."""
     finding = Finding(summary, Status.FAIL, subject="GPU 3", action=Action.RESET_GPU,
                       check="nvlink.links", part="GPU 3 (module 8, PCI 0000:52:00.0)")  # fmt: skip
-    return Fault(finding, (0,), stamp(250), ("fault", "fault"), **{"confirmed": True} | changed)
+    return NodeFault(finding, (0,), stamp(250), ("fault", "fault"), **{"confirmed": True} | changed)
 
 
 def kept(last: Json | None = None, **changed: Any) -> Json:

@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from b200kit.node.client.engine_metrics import ServerFigures
 from b200kit.node.client.formulas import Chunk, RequestRecord, Run
-from b200kit.node.client.judgement import Evidence
+from b200kit.node.client.judgement import SmokeEvidence
 from b200kit.node.client.smoke_result import RequestFigures, SmokeConditions, SmokeResult
 from b200kit.node.latency.document import SmokeRun, each, requests, result
 from b200kit.node.state.serving import Objective
@@ -48,7 +48,7 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> SmokeResult:
         "server": SERVER,
         "gateway_limit_ms": 0.0,
     }
-    evidence = Evidence(**(values | change))
+    evidence = SmokeEvidence(**(values | change))
     return result(SmokeRun("2026-11-21T20:00:00Z", "url", evidence, "2", LOAD, CONDITIONS))
 
 

@@ -20,7 +20,7 @@ from b200kit.report.charts.latency_charts import distributions, over_time
 from b200kit.report.charts.tuning_charts import SHAPES as LAYOUTS
 from b200kit.report.charts.tuning_charts import sweeps
 from b200kit.report.content.nodes import fleet
-from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
+from b200kit.report.content.tuning import ShownTuning, all_cells, all_knees, tuning_of
 from b200kit.report.html.figure import Figure
 from b200kit.tuning import choice
 from tests.messages import assert_message, lines_with
@@ -109,10 +109,10 @@ def pictures(**over: Any) -> list[Figure]:
     return over_time(structure(SmokeResult, smoke(**over)))
 
 
-def tuned(document: object) -> Tuning:
+def tuned(document: object) -> ShownTuning:
     """A tuning as it is shown."""
     found = tuning_of({"tuning": document})
-    assert isinstance(found, Tuning), found
+    assert isinstance(found, ShownTuning), found
     return found
 
 

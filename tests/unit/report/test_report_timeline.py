@@ -11,7 +11,7 @@ from b200kit.node.state.view import Unmeasured
 from b200kit.records import comparison
 from b200kit.records.comparison import AgainstRecord, timeline
 from b200kit.records.entries import MeasuredRun, Record
-from b200kit.report.charts.baseline_timeline import Timeline, timeline_of
+from b200kit.report.charts.baseline_timeline import TimelinePictures, timeline_of
 from b200kit.report.content.records import record_of, run_conditions_of
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -42,7 +42,7 @@ def of(known: Record) -> AgainstRecord:
     )
 
 
-def shown(record: dict[str, Any]) -> Timeline:
+def shown(record: dict[str, Any]) -> TimelinePictures:
     """Its pictures."""
     return timeline_of(structure(AgainstRecord, record))
 

@@ -9,12 +9,12 @@ import pytest
 from b200kit.inventory.keys.rollout import Rollout
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.reprovision import circuit_breaker
-from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.reprovision.circuit_breaker import FleetState
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 ROLLOUT = Rollout(max_out=2)
-FLEET = Fleet(nodes=12, out=(), failing={}, least=ROLLOUT.least(12), max_same_cause=3)
+FLEET = FleetState(nodes=12, out=(), failing={}, least=ROLLOUT.least(12), max_same_cause=3)
 
 
 def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]:

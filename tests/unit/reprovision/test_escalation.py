@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.reprovision.escalation import FOR_EVER, Attempt, Decision, Limits, choose
+from b200kit.reprovision.escalation import FOR_EVER, Attempt, Decision, EscalationLimits, choose
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -12,7 +12,7 @@ NOW = 1_800_000_000.0
 DAY = 86_400.0
 CLIMB: list[Level] = [level for level in Level if level is not Level.REPLACE]
 TWICE: dict[Level, int] = dict.fromkeys(CLIMB, 2)
-ALL = Limits(TWICE, DAY)
+ALL = EscalationLimits(TWICE, DAY)
 
 
 def finding(action: Action, part: str = "", summary: str = "it is broken") -> Finding:
@@ -25,7 +25,9 @@ def tried(
     return [Attempt(level, NOW - ago - n, outcome, f"{level}{n}") for n in range(times)]
 
 
-def chosen(action: Action, history: list[Attempt] | None = None, limits: Limits = ALL) -> Decision:
+def chosen(
+    action: Action, history: list[Attempt] | None = None, limits: EscalationLimits = ALL
+) -> Decision:
     return choose([finding(action)], history or [], limits, NOW)
 
 
@@ -74,7 +76,7 @@ def test_level_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -
 
 
 def test_level_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
-    limits = Limits(TWICE, DAY, {Level.POWER_CYCLE: "the inventory names no bmc"})
+    limits = EscalationLimits(TWICE, DAY, {Level.POWER_CYCLE: "the inventory names no bmc"})
     decision = chosen(Action.POWER_CYCLE, limits=limits)
     assert (decision.level, decision.missing) == (Level.POWER_CYCLE, "the inventory names no bmc")
     assert_message(*decision.passed, decision.text)
@@ -85,9 +87,12 @@ NEITHER = {**NO_BMC, Level.REIMAGE: "the inventory names no reimage"}
 
 
 @in_subtests("action", [a for a in MIN_LEVEL if a is not Action.REPLACE])
-@in_subtests("limits", [Limits(TWICE, DAY, NO_BMC), Limits({**TWICE, Level.POWER_CYCLE: 0}, DAY)])
+@in_subtests(
+    "limits",
+    [EscalationLimits(TWICE, DAY, NO_BMC), EscalationLimits({**TWICE, Level.POWER_CYCLE: 0}, DAY)],
+)
 def test_disk_is_never_wiped_in_place_of_a_level_that_was_not_tried(
-    action: Action, limits: Limits
+    action: Action, limits: EscalationLimits
 ) -> None:
     spent = [one for level in CLIMB if level < Level.POWER_CYCLE for one in tried(level, 2)]
     decision = chosen(action, spent, limits)
@@ -96,25 +101,25 @@ def test_disk_is_never_wiped_in_place_of_a_level_that_was_not_tried(
 
 
 def test_without_any_higher_level_a_person_acts() -> None:
-    decision = chosen(Action.POWER_CYCLE, limits=Limits(TWICE, DAY, NEITHER))
+    decision = chosen(Action.POWER_CYCLE, limits=EscalationLimits(TWICE, DAY, NEITHER))
     assert (decision.level, decision.missing) == (Level.REPLACE, "")
 
 
 def test_new_image_follows_a_power_cycle_that_was_tried_though_a_lower_level_never_is() -> None:
-    limits = Limits({**TWICE, Level.REBOOT: 0}, DAY)
+    limits = EscalationLimits({**TWICE, Level.REBOOT: 0}, DAY)
     assert chosen(Action.REBOOT, tried(Level.POWER_CYCLE, 2), limits).level is Level.REIMAGE
 
 
 def test_person_may_request_the_new_image_all_the_same() -> None:
-    limits = Limits(TWICE, DAY, NO_BMC)
+    limits = EscalationLimits(TWICE, DAY, NO_BMC)
     decision = choose([finding(Action.POWER_CYCLE)], [], limits, NOW, Level.REIMAGE)
     assert (decision.level, decision.missing) == (Level.REIMAGE, "")
 
 
 def test_budget_of_zero_is_never() -> None:
-    assert chosen(Action.REBOOT, limits=Limits({**TWICE, Level.REBOOT: 0}, DAY)).level is (
-        Level.POWER_CYCLE
-    )
+    assert chosen(
+        Action.REBOOT, limits=EscalationLimits({**TWICE, Level.REBOOT: 0}, DAY)
+    ).level is (Level.POWER_CYCLE)
 
 
 def test_part_to_replace_is_named_and_no_level_is_tried_for_it() -> None:

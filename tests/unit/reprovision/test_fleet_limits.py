@@ -17,7 +17,7 @@ from b200kit.inventory.keys.rollout import Rollout
 from b200kit.node.lib import timestamp
 from b200kit.reprovision import fleet_limits
 from b200kit.reprovision.fleet_limits import Deferred, Safety
-from b200kit.reprovision.ledger import Held, Ledger, Transactions
+from b200kit.reprovision.ledger import Ledger, NodeHeld, Transactions
 from b200kit.run.node import Node
 from b200kit.run.session import Session
 from b200kit.store.database import Store
@@ -171,7 +171,7 @@ def test_step_of_the_clock_frees_no_node_and_holds_none(
     monkeypatch.setattr(timestamp, "now", lambda later_s=0.0: now(later_s + step_s))
     monkeypatch.setattr(time, "time", lambda: clock() + step_s)
     bob = Ledger(in_folder(tmp_path), "n1", "bob@two pid 2", "b")
-    with pytest.raises(Held):
+    with pytest.raises(NodeHeld):
         bob.claim()
     assert safety(tmp_path).fleet(node("n2")).out == {"n1"}
     alice.release()

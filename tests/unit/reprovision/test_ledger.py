@@ -15,11 +15,11 @@ from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
 from b200kit.node.lib import documents
 from b200kit.reprovision import ledger
-from b200kit.reprovision.circuit_breaker import Fleet, floor_reason
+from b200kit.reprovision.circuit_breaker import FleetState, floor_reason
 from b200kit.reprovision.fleet_limits import Deferred, Safety
 from b200kit.reprovision.ledger import LOG, Ledger, Transactions
 from b200kit.reprovision.ledger_line import DoneLine, FailedLine, IntentLine, LedgerLine, line_of
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.run.node import StageFailed
 from b200kit.store.database import Damaged, Store, StoreError
 from tests.messages import assert_message, raises_message
@@ -156,7 +156,7 @@ def test_damaged_lines_stop_their_node_and_no_other(damaged: Path, capsys: Captu
     assert cli.main(["transaction", "show", "n1", *there]) == 0
 
 
-def seen(transactions: Transactions) -> Fleet:
+def seen(transactions: Transactions) -> FleetState:
     """A fleet of three nodes as another controller sees it."""
     spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
     safety = Safety(transactions, ("n1", "n2", "n3"))
@@ -247,7 +247,10 @@ def test_look_at_a_fleet_reads_each_node_s_newest_line_once(
 def test_sound_transaction_goes_on_with_the_next_owner(tmp_path: Path) -> None:
     taken_out(tmp_path, ends="dead")
     tx = Ledger(in_folder(tmp_path), "n1", "bob@two pid 2", "b").claim()
-    assert (tx.state, tx.owner and tx.owner.previous_owner) == (State.DRAINED, "alice@one pid 1")
+    assert (tx.state, tx.owner and tx.owner.previous_owner) == (
+        RepairState.DRAINED,
+        "alice@one pid 1",
+    )
     with pytest.raises(Deferred, match="n1"):
         Safety(in_folder(tmp_path), NAMES).take_out(node("n2"), True, pytest.fail)
 

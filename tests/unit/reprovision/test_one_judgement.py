@@ -12,7 +12,7 @@ from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.report.terminal import page
 from b200kit.report.terminal.lines import Lines
-from b200kit.reprovision.escalation import Attempt, Limits, choose
+from b200kit.reprovision.escalation import Attempt, EscalationLimits, choose
 from tests.sample import sample
 from tests.subtests import in_subtests
 from tests.unit import corpus
@@ -21,7 +21,7 @@ from tests.unit.report import pages, records
 
 NOW = 1_800_000_000.0
 CLIMB = [level for level in Level if level is not Level.REPLACE]
-LIMITS = Limits(dict.fromkeys(CLIMB, 1), 86_400.0)
+LIMITS = EscalationLimits(dict.fromkeys(CLIMB, 1), 86_400.0)
 SPENT = [Attempt(level, NOW - 60, "did not help", level.word) for level in CLIMB]
 
 

@@ -24,11 +24,11 @@ from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision import escalation, states
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Say
-from b200kit.reprovision.escalation import Decision, Limits
-from b200kit.reprovision.ledger import Held, Ledger, Transactions
+from b200kit.reprovision.escalation import Decision, EscalationLimits
+from b200kit.reprovision.ledger import Ledger, NodeHeld, Transactions
 from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine, ReleaseLine
 from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.store.database import Store
@@ -124,7 +124,9 @@ class Killer:
 
 def decide(tx: Transaction, budget: Mapping[Level, int] = BUDGET) -> Decision:
     """By the ladder, each level once."""
-    return escalation.choose(tx.findings, tx.attempts, Limits(budget, 86_400), time.time())
+    return escalation.choose(
+        tx.findings, tx.attempts, EscalationLimits(budget, 86_400), time.time()
+    )
 
 
 def owner_in(folder: Path, who: str, run: str) -> Ledger:
@@ -212,8 +214,8 @@ class Snapshots:
 
 # What cures the node, the levels that are allowed, and how it ends.
 ENDINGS = [
-    (Level.POWER_CYCLE, BUDGET, State.SERVING, {"reboot": 1, "power-cycle": 1}),
-    (None, {**NEVER, Level.REBOOT: 1}, State.MANUAL, {"reboot": 1}),
+    (Level.POWER_CYCLE, BUDGET, RepairState.SERVING, {"reboot": 1, "power-cycle": 1}),
+    (None, {**NEVER, Level.REBOOT: 1}, RepairState.MANUAL, {"reboot": 1}),
 ]
 
 
@@ -221,7 +223,7 @@ ENDINGS = [
 def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
     cure: Level | None,
     budget: dict[Level, int],
-    state: State,
+    state: RepairState,
     levels: dict[str, int],
     tmp_path: Path,
     watched: Callable[[Kill], None],
@@ -238,7 +240,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
     for place, copy in snapshots.places.values():
         tx = run(copy, cure, Killer(), budget)
         assert (tx.state, World(copy, cure).levels()) == (state, levels), f"dead {place}"
-        assert tx.parts == (() if state is State.SERVING else ("GPU 4",))
+        assert tx.parts == (() if state is RepairState.SERVING else ("GPU 4",))
         assert Store(copy / "b200.db").faults() == [], place
 
 
@@ -266,7 +268,7 @@ def test_level_that_nobody_configured_stops_the_run_which_goes_on_once_somebody_
         with raises_message(Stopped):
             run(tmp_path, Level.POWER_CYCLE, Killer(), without)
     assert World(tmp_path, None).levels() == {"reboot": 1}
-    assert run(tmp_path, Level.POWER_CYCLE, Killer()).state is State.SERVING
+    assert run(tmp_path, Level.POWER_CYCLE, Killer()).state is RepairState.SERVING
     assert World(tmp_path, None).levels() == {"reboot": 1, "power-cycle": 1}
 
 
@@ -280,10 +282,10 @@ def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
 
 
 def test_every_state_can_come_back_to_serving() -> None:
-    reach = {State.SERVING}
-    for _ in State:
+    reach = {RepairState.SERVING}
+    for _ in RepairState:
         reach |= {entry.start for entry in states.TABLE if entry.end in reach}
-    assert reach == set(State)
+    assert reach == set(RepairState)
 
 
 class Steps:
@@ -319,7 +321,7 @@ def test_level_that_fails_is_followed_by_the_next_one(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {"reboot": ActionFailed("did not come back")})
     steps.world.cure = Level.POWER_CYCLE
     tx = steps.machine().run()
-    assert tx.state is State.SERVING
+    assert tx.state is RepairState.SERVING
     assert [(t.level, t.outcome) for t in tx.attempts] == [
         (Level.REBOOT, "failed"),
         (Level.POWER_CYCLE, "cured"),
@@ -332,7 +334,7 @@ def test_level_that_is_refused_is_no_reason_for_a_higher_one(tmp_path: Path) -> 
         steps.machine().run()
     steps.raising.clear()
     tx = steps.machine().run()
-    assert (tx.state, steps.world.levels()) == (State.SERVING, {"reboot": 1})
+    assert (tx.state, steps.world.levels()) == (RepairState.SERVING, {"reboot": 1})
     assert [t.level for t in tx.attempts] == [Level.REBOOT]
 
 
@@ -340,7 +342,7 @@ def test_drain_that_does_not_end_stops_the_run_with_the_node_out(tmp_path: Path)
     steps = Steps(tmp_path, {"drain": ActionFailed("3 open after 2 m 00 s")})
     with pytest.raises(Stopped, match="drain: 3 open"):
         steps.machine().run()
-    assert steps.ledger.read().state is State.QUARANTINED
+    assert steps.ledger.read().state is RepairState.QUARANTINED
     assert steps.world.levels() == {}
 
 
@@ -348,27 +350,27 @@ def test_evidence_that_cannot_be_had_keeps_every_level_from_the_node(tmp_path: P
     steps = Steps(tmp_path, {"evidence": ActionFailed("the disk is full")})
     with pytest.raises(Stopped):
         steps.machine().run()
-    assert (steps.ledger.read().state, steps.world.levels()) == (State.DRAINED, {})
+    assert (steps.ledger.read().state, steps.world.levels()) == (RepairState.DRAINED, {})
 
 
 def test_node_that_fails_among_its_users_is_taken_from_them_again(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {"return": NotFit("a replica died", (FAULT,))})
     tx = steps.machine().run()
-    assert tx.state is State.MANUAL
+    assert tx.state is RepairState.MANUAL
     assert steps.world.read()["counts"]["quarantine"] == 4
 
 
 def test_operator_returns_the_node_without_another_action(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {})
     steps.world.cure = None
-    assert steps.machine().run().state is State.MANUAL
+    assert steps.machine().run().state is RepairState.MANUAL
     before = steps.world.levels()
-    assert steps.machine().run().state is State.MANUAL
+    assert steps.machine().run().state is RepairState.MANUAL
     with raises_message(Stopped):
         steps.machine(releasing=True).run()
-    assert steps.machine().run().state is State.MANUAL
+    assert steps.machine().run().state is RepairState.MANUAL
     steps.world.did("operator", fit=True)
-    assert steps.machine(releasing=True).run().state is State.SERVING
+    assert steps.machine(releasing=True).run().state is RepairState.SERVING
     assert steps.world.levels() == before
 
 
@@ -377,7 +379,7 @@ def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Pa
     with pytest.raises(Stopped):
         steps.machine().run()
     steps.world.did("operator", fit=True)
-    assert steps.machine(releasing=True).run().state is State.SERVING
+    assert steps.machine(releasing=True).run().state is RepairState.SERVING
     assert steps.world.levels() == {}
 
 
@@ -385,7 +387,7 @@ def test_second_operator_reads_who_holds_the_node_since_when(tmp_path: Path) -> 
     alice = owner_in(tmp_path, "alice@one pid 1", "a")
     alice.claim()
     bob = owner_in(tmp_path, "bob@two pid 2", "b")
-    with raises_message(Held, TIME=TIME):
+    with raises_message(NodeHeld, TIME=TIME):
         bob.claim()
     with raises_message(StageFailed):
         bob.append(ReleaseLine())
@@ -406,7 +408,7 @@ def test_claim_ends_with_its_process_and_no_sooner(tmp_path: Path) -> None:
     try:
         os.read(pipe[0], 1)
         bob = owner_in(tmp_path, "bob@two pid 2", "b")
-        with pytest.raises(Held, match="alice@one pid 1"):
+        with pytest.raises(NodeHeld, match="alice@one pid 1"):
             bob.claim()
         assert bob.transactions.is_held("n1")
     finally:

@@ -17,7 +17,7 @@ from b200kit.reprovision.actions import Say, evidence
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.ledger_line import EvidenceBundle, IntentLine
 from b200kit.reprovision.state_machine import NotFit
-from b200kit.reprovision.states import TABLE, State
+from b200kit.reprovision.states import TABLE, RepairState
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import pipeline
@@ -57,7 +57,7 @@ def test_node_that_was_rebooted_on_the_way_is_admitted_to_its_new_boot(
 
     def run_now(node: Node, step: pipeline.PipelineStep) -> None:
         called.append(step.name)
-        if step.run is pipeline.Checkpoint.REBOOT:
+        if step.run is pipeline.PipelineCheckpoint.REBOOT:
             node.record.state = {"host": {"boot_id": "two"}}
 
     monkeypatch.setattr(operation_steps, "run_now", run_now)
@@ -68,7 +68,7 @@ def test_node_that_was_rebooted_on_the_way_is_admitted_to_its_new_boot(
 
 def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:
     page = (ROOT / "docs/reprovision.md").read_text()
-    assert [state for state in State if f"\n**{state.value}**: " not in page] == []
+    assert [state for state in RepairState if f"\n**{state.value}**: " not in page] == []
     assert [step.name for step in TABLE if f"*{step.name}*" not in page] == []
 
 

@@ -14,7 +14,7 @@ from b200kit.reprovision.ledger_line import (
     LedgerLine,
     OpenLine,
 )
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
 from tests.subtests import in_subtests
 
@@ -23,24 +23,24 @@ OUT = ["quarantine", "drain", "evidence"]
 UP = ["provision", "prove", "share"]
 # What happened, step by step ("!": it failed, "?": it failed and is tried again, "...": no line
 # closes it), and where the node stands.
-SCENARIOS: dict[str, tuple[list[str], State]] = {
-    "nothing was done yet": ([], State.SERVING),
-    "taken out": (OUT, State.EVIDENCED),
-    "the drain ran out of time": (["quarantine", "drain?"], State.QUARANTINED),
-    "a level was done": ([*OUT, "action"], State.REPAIRED),
-    "a level failed": ([*OUT, "action!"], State.DRAINED),
-    "a level was begun": ([*OUT, "action..."], State.EVIDENCED),
-    "the mirror was away": ([*OUT, "action", "provision?"], State.REPAIRED),
-    "the proof failed": ([*OUT, "action", "provision", "prove!"], State.DRAINED),
-    "it has its canary share": ([*OUT, "action", *UP], State.CANARY),
-    "it fails among its users": ([*OUT, "action", *UP, "return!"], State.SERVING),
-    "it is back": ([*OUT, "action", *UP, "return"], State.SERVING),
-    "manual repair is needed": ([*OUT, "hand over"], State.MANUAL),
-    "manual repair is done": ([*OUT, "hand over", "release", *UP, "return"], State.SERVING),
-    "a person ends it before an act": (["quarantine", "release"], State.REPAIRED),
+SCENARIOS: dict[str, tuple[list[str], RepairState]] = {
+    "nothing was done yet": ([], RepairState.SERVING),
+    "taken out": (OUT, RepairState.EVIDENCED),
+    "the drain ran out of time": (["quarantine", "drain?"], RepairState.QUARANTINED),
+    "a level was done": ([*OUT, "action"], RepairState.REPAIRED),
+    "a level failed": ([*OUT, "action!"], RepairState.DRAINED),
+    "a level was begun": ([*OUT, "action..."], RepairState.EVIDENCED),
+    "the mirror was away": ([*OUT, "action", "provision?"], RepairState.REPAIRED),
+    "the proof failed": ([*OUT, "action", "provision", "prove!"], RepairState.DRAINED),
+    "it has its canary share": ([*OUT, "action", *UP], RepairState.CANARY),
+    "it fails among its users": ([*OUT, "action", *UP, "return!"], RepairState.SERVING),
+    "it is back": ([*OUT, "action", *UP, "return"], RepairState.SERVING),
+    "manual repair is needed": ([*OUT, "hand over"], RepairState.MANUAL),
+    "manual repair is done": ([*OUT, "hand over", "release", *UP, "return"], RepairState.SERVING),
+    "a person ends it before an act": (["quarantine", "release"], RepairState.REPAIRED),
     "the next level helps": (
         [*OUT, "action", "provision!", "evidence", "action", *UP, "return"],
-        State.SERVING,
+        RepairState.SERVING,
     ),
 }
 
@@ -95,7 +95,7 @@ def test_attempts_of_a_closed_transaction_count_in_the_next_one() -> None:
     again = transaction.fold("n1", [*happened, *lines(["quarantine"])])
     assert (len(again.attempts), again.state, again.steps[0].action) == (
         1,
-        State.QUARANTINED,
+        RepairState.QUARANTINED,
         "quarantine",
     )
 

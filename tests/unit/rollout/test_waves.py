@@ -9,7 +9,7 @@ from b200kit.inventory.keys.rollout import Rollout
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.rollout import waves
-from b200kit.rollout.waves import Unit, Wave
+from b200kit.rollout.waves import Wave, WaveUnit
 from tests.unit.specs import CATALOGUE, data
 
 
@@ -26,7 +26,7 @@ def nodes(found: list[Wave]) -> list[tuple[str, ...]]:
 
 
 def test_canaries_go_one_after_another_and_then_as_many_as_may() -> None:
-    units = [Unit((name,)) for name in "abcdef"]
+    units = [WaveUnit((name,)) for name in "abcdef"]
     found = waves.waves(units, Rollout(max_out=2), canaries_left=2)
     assert nodes(found) == [("a",), ("b",), ("c", "d"), ("e", "f")]
     assert [wave.canary for wave in found] == [True, True, False, False]
@@ -34,7 +34,7 @@ def test_canaries_go_one_after_another_and_then_as_many_as_may() -> None:
 
 def test_wave_stays_within_a_rack() -> None:
     racks = {"a": "r1", "b": "r2", "c": "r1", "d": "r2", "e": "r1"}
-    units = [Unit((name,), rack) for name, rack in racks.items()]
+    units = [WaveUnit((name,), rack) for name, rack in racks.items()]
     found = waves.waves(units, Rollout(max_out=3, by="rack"), canaries_left=0)
     assert nodes(found) == [("a", "c", "e"), ("b", "d")]
 
@@ -45,7 +45,7 @@ def test_group_is_one_unit_whichever_of_it_is_changed() -> None:
         {"name": "g", "members": members, "head": "n1", "interface": "ens1"}
     )
     known = specs(n1={"group": group}, n2={"group": group}, n3={})
-    assert waves.units(known, ["n2", "n3"]) == [Unit(("n1", "n2")), Unit(("n3",))]
+    assert waves.units(known, ["n2", "n3"]) == [WaveUnit(("n1", "n2")), WaveUnit(("n3",))]
     found = waves.waves(waves.units(known, ["n1", "n3"]), Rollout(max_out=1), canaries_left=0)
     assert nodes(found) == [("n1", "n2"), ("n3",)]
 

@@ -126,7 +126,7 @@ def test_node_that_was_never_seen_is_not_live(node: Node) -> None:
 
 def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
-    for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
+    for stage in pipeline.stages(before=pipeline.PipelineCheckpoint.REBOOT):
         make(node, stage.name)
     run = Session(entry="b200.py", nodes={"n01": node})
     record = unstructure(run.head()) | {"hosts": dict(end_of_run.hosts(run.nodes, run.id))}

@@ -10,7 +10,7 @@ import yaml
 from b200kit.cli import init
 from b200kit.run import known_hosts
 from b200kit.run.login import Login
-from b200kit.site.plan import Pin, SeenNode, SiteRequest
+from b200kit.site.plan import PinnedHost, SeenNode, SiteRequest
 
 CHOICES: dict[str, Any] = yaml.safe_load(init._CHOICES.read_text(encoding="utf-8"))
 ASKED = SiteRequest("llama-3.3-70b-fp8", "balanced", "internet")
@@ -27,7 +27,7 @@ def node(name: str, **changes: Any) -> SeenNode:
     """A bare Debian 12 node that was looked at as root."""
     login = changes.pop("login", Login(f"{name}.example.internal", "root", 22))
     why = changes.pop("why", "printed on its console (n.log)")
-    pin = Pin(known_hosts.name_of(login.host, login.port or 22), (key(name[-1]),), why)
+    pin = PinnedHost(known_hosts.name_of(login.host, login.port or 22), (key(name[-1]),), why)
     said: dict[str, Any] = {
         "typed": name, "pins": (*changes.pop("before", ()), pin),
         "system": "debian12", "hardware": "hgx-b200", "kernel": "6.1.0-31-amd64",

@@ -14,7 +14,7 @@ from b200kit.cli.command import USAGE
 from b200kit.run.login import Login, parsed
 from b200kit.site import files, look
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Pin, name_of
+from b200kit.site.plan import PinnedHost, name_of
 from b200kit.supply.models import hub
 from b200kit.supply.program import SupplyRefused
 from tests.messages import assert_message
@@ -30,7 +30,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def login(typed: str, *others: Any) -> tuple[Login, list[Path]]:
         return Login(f"{name_of(typed)}.example.internal", "root", parsed(typed).port or 22), []
 
-    def seen(typed: str, way: Login, pins: list[Pin], *others: Any) -> Any:
+    def seen(typed: str, way: Login, pins: list[PinnedHost], *others: Any) -> Any:
         name = name_of(typed)
         if name == "n03":
             raise NotUsable("n03: Fedora 43 is not supported")

@@ -9,7 +9,7 @@ import pytest
 from b200kit.run.login import Login
 from b200kit.site import look
 from b200kit.site.look import NotUsable
-from b200kit.site.plan import Pin, SeenNode
+from b200kit.site.plan import PinnedHost, SeenNode
 from tests.unit.site.nodes import key
 
 RELEASE = {"id": "debian", "version_id": "12", "pretty": "Debian 12"}
@@ -18,7 +18,7 @@ RELEASE = {"id": "debian", "version_id": "12", "pretty": "Debian 12"}
 def described(**host: Any) -> SeenNode:
     """A node that says this of itself."""
     state = {"host": {"os": RELEASE, "arch": "x86_64", **host}, "pci": {"gpus": [{}, {}]}}
-    way, pin = Login("n01.example.internal", "root"), Pin("n01", (key("1"),), "compared")
+    way, pin = Login("n01.example.internal", "root"), PinnedHost("n01", (key("1"),), "compared")
     return look.described("n01", way, [pin], state, "hgx-b200")
 
 

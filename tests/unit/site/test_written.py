@@ -16,7 +16,7 @@ from b200kit.operations import mirror_needs
 from b200kit.run import known_hosts
 from b200kit.run.login import Login
 from b200kit.site import files, plan, proposal
-from b200kit.site.plan import Pin, SeenNode, SiteRequest
+from b200kit.site.plan import PinnedHost, SeenNode, SiteRequest
 from b200kit.sizing.goals import GOALS
 from tests.messages import assert_message
 from tests.unit.site.nodes import ASKED, CHOICES, key, node
@@ -46,7 +46,7 @@ def test_values_and_their_reasons() -> None:
 
 def test_nodes_that_differ_have_values_of_their_own(tmp_path: Path) -> None:
     other = Login("10.0.0.2", "ops", 2222, "/k/id", jump="ops@bastion:2222")
-    bastion = Pin("[10.0.0.9]:2222", (key("b"),), "known in ~/.ssh/known_hosts")
+    bastion = PinnedHost("[10.0.0.9]:2222", (key("b"),), "known in ~/.ssh/known_hosts")
     behind = node("n02", system="debian13", login=other, before=[bastion])
     written = text([node("n01"), behind])
     assert not {"system", "driver"} & data(written, tmp_path).keys()

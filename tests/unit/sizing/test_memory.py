@@ -10,7 +10,7 @@ import pytest
 from b200kit.catalog import load
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, memory, model_config
-from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
+from b200kit.sizing.dimensions import Cache, Dimensions, LayerState, ModelError
 from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.memory import GIB, Memory
 from tests.messages import raises_message
@@ -199,7 +199,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
         moe_intermediate_size=1024, num_experts_per_tok=2,
     )  # fmt: skip
     assert caching(nemotron) == 1
-    [state] = [one for one in nemotron.keeps if isinstance(one, State)]
+    [state] = [one for one in nemotron.keeps if isinstance(one, LayerState)]
     assert (state.layers, state.ssm) == (2, 64 * 64 * 128)
     assert nemotron.experts is not None
     assert nemotron.parameters.routed == 8 * 2 * 8192 * 1024

@@ -14,7 +14,7 @@ from b200kit.sizing.dimensions import WIDTHS, ModelError
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.gpu_model import GpuModel
-from b200kit.sizing.planner import Plan
+from b200kit.sizing.planner import SizingPlan
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit import golden_plans
@@ -29,7 +29,7 @@ def subject(name: str) -> Subject:
     return defaults.subject(MODELS[name])
 
 
-def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Plan:
+def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> SizingPlan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
     message = {"goal": goal, "kv_dtype": engine_flags.kv_of(MODELS[name])}
     others = defaults.siblings(MODELS[name], load.load())

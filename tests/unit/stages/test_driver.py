@@ -273,7 +273,7 @@ def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(
 ) -> None:
     node, machine = settled(tmp_path)
     assert dry_run.reboot_changes(node) == []
-    stages = pipeline.stages(before=pipeline.Checkpoint.REBOOT)
+    stages = pipeline.stages(before=pipeline.PipelineCheckpoint.REBOOT)
     files = [file for stage in stages for file in stage.desired(node, node.layout()).files]
     changed = next(file.path for file in files if "reboot" in file.notify)
     machine.write(changed, b"edited by hand")

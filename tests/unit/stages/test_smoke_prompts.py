@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.prompts import Source, WordList
+from b200kit.node.client.prompts import PromptSource, WordList
 from b200kit.node.client.serving_config import load
 from b200kit.node.lib.documents import to_bytes
 from b200kit.node.state.serving import Serving
@@ -29,7 +29,7 @@ def written(folder: Path, *prompts: str) -> str:
     return str(path)
 
 
-def read_on_node(folder: Path, document: Serving, **change: Any) -> Source:
+def read_on_node(folder: Path, document: Serving, **change: Any) -> PromptSource:
     """What the node program makes of a serving.json."""
     bare = replace(document, smoke=replace(document.smoke, **change), api_key_file=None)
     path = folder / "serving.json"

@@ -153,7 +153,7 @@ def test_replicas_start_together_and_the_gateway_follows(tmp_path: Path) -> None
 
 def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
+    for stage in pipeline.stages(before=pipeline.PipelineCheckpoint.REBOOT):
         make(node, stage.name)
     assert_message(*reasons(node))
     machine.execute("systemd-run --quiet --on-active=1 systemctl reboot")

@@ -17,7 +17,7 @@ from b200kit.records import store
 from b200kit.records.tuning import TuningResult
 from b200kit.run.node import Node, StageFailed
 from b200kit.store import database
-from b200kit.tuning.run import Tuning
+from b200kit.tuning.run import TuningRun
 from tests.fake.machine import Machine, measured
 from tests.messages import assert_message, raises_message
 from tests.unit import nodes
@@ -64,7 +64,7 @@ def tune(node: Node, **changes: Any) -> TuningResult:
     """Run the stages of a tuning up to where the node is put back; what it found."""
     node.spec = node.spec.replace(tune=TUNE.replace(**changes))
     nodes.look(node)
-    tuning = Tuning(node, parser(node))
+    tuning = TuningRun(node, parser(node))
     for change in tuning.cells.plan(node):
         change.apply(node)
     nodes.look(node)
@@ -237,7 +237,7 @@ def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(
         return site({**changes, "replica_cpus": ["0-3", "56-59"]})
 
     node.spec = node.spec.replace(tune=TUNE.replace(layouts=("configured", "A")))
-    tuning = Tuning(node, parse)
+    tuning = TuningRun(node, parse)
     assert len(tuning.cells.plan(node)) == 2
     assert tuning.plan is not None
     assert_message(*[str(one) for one in tuning.plan.refused])
@@ -254,4 +254,4 @@ def test_node_that_has_traffic_is_left_alone(live: tuple[Node, Machine]) -> None
 def test_node_where_nothing_serves_yet_is_refused(tmp_path: Path) -> None:
     node, _ = nodes.bare(tmp_path)
     with raises_message(StageFailed):
-        Tuning(node, parser(node)).cells.plan(node)
+        TuningRun(node, parser(node)).cells.plan(node)

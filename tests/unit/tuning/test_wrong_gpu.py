@@ -7,7 +7,7 @@ from collections.abc import Callable
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.tuning import wrong_gpu as wrong_gpu
-from b200kit.tuning.wrong_gpu import Round
+from b200kit.tuning.wrong_gpu import RotationRound
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -23,13 +23,13 @@ def layout(replicas: int, width: int) -> list[Replica]:
     ]
 
 
-def rounds(replicas: int, width: int, fault: Callable[[Replica], bool]) -> list[Round]:
+def rounds(replicas: int, width: int, fault: Callable[[Replica], bool]) -> list[RotationRound]:
     """What all rounds show of replicas that are wrong where the fault says so."""
     found = []
     for by in range(wrong_gpu.rounds_needed(width)):
         turned = layouts.rotated(layout(replicas, width), by)
         gpus = {r.replica: tuple(zip(r.gpus, r.uuids, strict=True)) for r in turned}
-        found.append(Round(gpus, {r.replica: "wrong" if fault(r) else "" for r in turned}))
+        found.append(RotationRound(gpus, {r.replica: "wrong" if fault(r) else "" for r in turned}))
     return found
 
 
@@ -52,7 +52,7 @@ def test_fault_of_a_replica_follows_no_gpu(replicas: int, width: int) -> None:
 
 def test_each_outcome_has_its_words() -> None:
     once = rounds(4, 2, lambda _: False)
-    once[1] = Round(once[1].gpus, {0: "wrong", 1: "", 2: "", 3: ""})
+    once[1] = RotationRound(once[1].gpus, {0: "wrong", 1: "", 2: "", 3: ""})
     assert_message(
         wrong_gpu.words(rounds(4, 2, lambda r: 5 in r.gpus)),
         wrong_gpu.words(rounds(4, 2, lambda r: r.replica == 2)),

@@ -11,8 +11,8 @@ from b200kit.cli.command import Command, NewFolder, Refusal
 from b200kit.run import console, places
 from b200kit.supply.locks import make
 from b200kit.supply.locks.lock_file import difference, pins, said, same_pins
-from b200kit.supply.locks.make import Wanted
-from b200kit.supply.locks.recipe import Recipe, recipes
+from b200kit.supply.locks.make import LockRequest
+from b200kit.supply.locks.recipe import LockRecipe, recipes
 from b200kit.supply.program import SupplyRefused
 
 MADE, REFUSED, USAGE = 0, 1, 2
@@ -68,7 +68,7 @@ def command(
     Needs uv, of the extra "supply"; where packages come from is uv's own setting.
     """
     recipe = _recipe(engine, engine_kind)
-    wanted, day = Wanted(recipe, version, overrides, compiled), f"{datetime.now(UTC):%Y-%m-%d}"
+    wanted, day = LockRequest(recipe, version, overrides, compiled), f"{datetime.now(UTC):%Y-%m-%d}"
     texts = {python: _made(wanted, python, day) for python in pythons or recipe.pythons}
     to.mkdir(parents=True, exist_ok=True)
     for python, text in texts.items():
@@ -76,7 +76,7 @@ def command(
     return MADE
 
 
-def _recipe(engine: str, kind: str) -> Recipe:
+def _recipe(engine: str, kind: str) -> LockRecipe:
     known = recipes()
     if (engine, kind) not in known:
         there = ", ".join(" ".join(names) for names in known)
@@ -84,7 +84,7 @@ def _recipe(engine: str, kind: str) -> Recipe:
     return known[engine, kind]
 
 
-def _made(wanted: Wanted, python: str, day: str) -> str:
+def _made(wanted: LockRequest, python: str, day: str) -> str:
     try:
         return make.make(wanted, python, day)
     except SupplyRefused as error:

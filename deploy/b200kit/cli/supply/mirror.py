@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from b200kit.catalog import systems
-from b200kit.cli.command import JSON, Command, Group, NewFolder, Refusal, words
+from b200kit.cli.command import JSON, Command, CommandGroup, NewFolder, Refusal, words
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.weights.manifest import size_text
@@ -22,7 +22,7 @@ from b200kit.run import console
 from b200kit.supply.mirror import build, serve, signature, sums, wanted
 from b200kit.supply.mirror.needs import Needs
 from b200kit.supply.mirror.sums import Sums
-from b200kit.supply.mirror.wanted import Download, Wanted
+from b200kit.supply.mirror.wanted import Download, WantedFiles
 from b200kit.supply.program import SupplyRefused
 
 DONE, REFUSED = 0, 1
@@ -64,7 +64,7 @@ _key = click.option(
 )  # fmt: skip
 
 
-@click.group("mirror", cls=Group)
+@click.group("mirror", cls=CommandGroup)
 def command() -> None:
     """A mirror for nodes without a way out: planned, built, proven."""
 
@@ -216,7 +216,7 @@ def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
     return found
 
 
-def _print(of: Wanted) -> None:
+def _print(of: WantedFiles) -> None:
     parts = list(wanted.parts(of))
     for part in parts:
         where = ", ".join(part.origins)

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 
 from b200kit.catalog import load, model_name
-from b200kit.cli.command import Command, Group, NewFolder, Refusal
+from b200kit.cli.command import Command, CommandGroup, NewFolder, Refusal
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import ManifestFile, parse, size_text
-from b200kit.node.weights.source import Source
+from b200kit.node.weights.source import FileSource
 from b200kit.run import console
 from b200kit.supply.models import checkpoint, directory, hub, manifest, publish
 from b200kit.supply.models.checkpoint import Read
@@ -46,11 +46,11 @@ class _Model:
 
     raw: bytes
     entries: Sequence[ManifestFile]
-    source: Source
+    source: FileSource
     read: Read
 
 
-@click.group("model", cls=Group)
+@click.group("model", cls=CommandGroup)
 def command() -> None:
     """Models for a site: checked, with a manifest that pins every byte."""
 
@@ -163,7 +163,7 @@ def _model(what: str, without: Collection[str], pickles: Collection[str]) -> _Mo
 def _of_directory(root: Path, without: Collection[str]) -> _Model:
     files = directory.files(root, without)
     entries = [directory.entry(path, at) for path, at in files.items()]
-    source = Source(root.resolve().as_uri())
+    source = FileSource(root.resolve().as_uri())
     return _Model(
         manifest.written(entries), entries, source, lambda path, n: directory.head(files[path], n)
     )

@@ -16,7 +16,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S
 from b200kit.node.lib import documents
 from b200kit.node.lib.readings import absent, attempt, command, text
 from b200kit.node.state import expectation
-from b200kit.node.state.acceptance import Machine, Tool, Value
+from b200kit.node.state.acceptance import AcceptedMachine, MetricValue, Tool
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView, Unread
@@ -35,7 +35,7 @@ def observed() -> StateView:
     return StateView(plausible(Worker(NVML_TIMEOUT_S).result()))
 
 
-def machine(state: StateView) -> Machine:
+def machine(state: StateView) -> AcceptedMachine:
     """Who this is. Raises AcceptanceRefused where NVML does not answer."""
     try:
         gpus = tuple(gpu.text("uuid") for gpu in state.gpus)
@@ -44,10 +44,10 @@ def machine(state: StateView) -> Machine:
         raise AcceptanceRefused(f"NVML does not answer: {error}") from None
     serials = tuple(gpu.known(str, "serial") or "" for gpu in state.gpus)
     product, serial = (absent(DMI / name) or "" for name in ("product_name", "product_serial"))
-    return Machine(product, serial, gpus, serials, driver, platform.release())
+    return AcceptedMachine(product, serial, gpus, serials, driver, platform.release())
 
 
-def facts(found: Machine) -> tuple[Facts, dict[str, Tool], dict[str, str]]:
+def facts(found: AcceptedMachine) -> tuple[Facts, dict[str, Tool], dict[str, str]]:
     """What the steps depend on, the tools that are there, and of the others what brings them.
 
     How many GPUs and links there must be says the node's expectation, where it has one. Raises
@@ -85,9 +85,9 @@ def _tool(path: str, version: str) -> Tool:
     return Tool(path, folder.sha256(Path(path)), lines[0].strip()[:200] if lines else "unknown")
 
 
-def require_same(then: Machine, now: Machine) -> None:
+def require_same(then: AcceptedMachine, now: AcceptedMachine) -> None:
     """Raise AcceptanceRefused where a run's finished segments are of another machine."""
-    for key in Machine.__dataclass_fields__:
+    for key in AcceptedMachine.__dataclass_fields__:
         was, found = getattr(then, key), getattr(now, key)
         if was != found:
             word = key.replace("_", " ")
@@ -113,7 +113,7 @@ def disks() -> tuple[str, ...]:
     )
 
 
-def inventory(state: StateView) -> tuple[Value, ...]:
+def inventory(state: StateView) -> tuple[MetricValue, ...]:
     """What is counted, and the GPUs' temperature, which is that of rest where nothing runs.
 
     What cannot be read has no value.
@@ -121,18 +121,18 @@ def inventory(state: StateView) -> tuple[Value, ...]:
     ports = [1 for nic in pci.infiniband() for _ in (nic / "ports").glob("[0-9]*")]
     counts = {"nvme_disks": len([one for one in disks() if one.startswith("nvme")]),
               "rdma_ports": len(ports), "gpus": len(state.known_gpus)}  # fmt: skip
-    values = [Value(metric, "node", float(count), "") for metric, count in counts.items()]
+    values = [MetricValue(metric, "node", float(count), "") for metric, count in counts.items()]
     for gpu in state.known_gpus:
         for metric, unit, keys in (
             ("gpu_pcie_lanes", "", ("pcie", "width")),
             ("idle_temperature_c", "C", ("temperature_c",)),
         ):
             if (value := gpu.known(int, *keys)) is not None:
-                values.append(Value(metric, gpu.subject, float(value), unit))
+                values.append(MetricValue(metric, gpu.subject, float(value), unit))
     return tuple(values)
 
 
-def dcgm_floors(state: StateView) -> tuple[str, tuple[Value, ...]]:
+def dcgm_floors(state: StateView) -> tuple[str, tuple[MetricValue, ...]]:
     """Which of DCGM's entries hold for the GPUs, in words, and what those hold them to."""
     names, values = set(), []
     for gpu in state.known_gpus:
@@ -147,5 +147,5 @@ def dcgm_floors(state: StateView) -> tuple[str, tuple[Value, ...]]:
             ("dcgm_stress_floor_gflops", "Gflop/s", entry.stress_gflops),
             ("dcgm_memory_floor_mb_per_s", "MB/s", entry.memory_mb_per_s),
         ):  # fmt: skip
-            values.append(Value(metric, gpu.subject, float(value), unit))
+            values.append(MetricValue(metric, gpu.subject, float(value), unit))
     return f"DCGM's entry for these GPUs: {', '.join(sorted(names))}", tuple(values)

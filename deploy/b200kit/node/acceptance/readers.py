@@ -18,7 +18,7 @@ from b200kit.node.bandwidth import tests as bandwidth
 from b200kit.node.bandwidth.tests import PEER, Unusable
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import LARGE, Object
-from b200kit.node.state.acceptance import Value
+from b200kit.node.state.acceptance import MetricValue
 
 EIO = 5
 SCALES = ((30, "gib"), (20, "mib"), (10, "kib"))
@@ -28,7 +28,7 @@ class HardwareFailed(Exception):
     """The tool says that the hardware is bad; the text says what it said."""
 
 
-class NotApplicable(Exception):
+class ToolNotApplicable(Exception):
     """The tool says that this hardware has no such thing; the text says what it said."""
 
 
@@ -61,22 +61,22 @@ class Printed:
             raise Unusable(f"exit status {self.status}, no whole JSON: {self.last}") from None
 
 
-Reader = Callable[..., tuple[Value, ...]]
+Reader = Callable[..., tuple[MetricValue, ...]]
 
 
-def read(words: tuple[str, ...], printed: Printed) -> tuple[Value, ...]:
+def read(words: tuple[str, ...], printed: Printed) -> tuple[MetricValue, ...]:
     """The figures by a reader and its words, as the table of tests has them."""
     return READERS[words[0]](printed, *words[1:])
 
 
-def nvbandwidth(printed: Printed, test: str, metric: str) -> tuple[Value, ...]:
+def nvbandwidth(printed: Printed, test: str, metric: str) -> tuple[MetricValue, ...]:
     """GB/s of each GPU, or of each ordered pair of them."""
     found = bandwidth.read_nvbandwidth(printed.out, test)
     if any(one.wrong for one in found):
         raise HardwareFailed("data came back wrong")
     if not found:
-        raise NotApplicable("nvbandwidth waives it here")
-    values = [Value(metric, one.subject, one.value, "GB/s") for one in found if one.value]
+        raise ToolNotApplicable("nvbandwidth waives it here")
+    values = [MetricValue(metric, one.subject, one.value, "GB/s") for one in found if one.value]
     owed = printed.gpus * (printed.gpus - 1) if test == PEER else printed.gpus
     if len(values) != owed:
         raise Unusable(f"{len(values)} figures, not {owed}")
@@ -84,7 +84,7 @@ def nvbandwidth(printed: Printed, test: str, metric: str) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def all_reduce(printed: Printed) -> tuple[Value, ...]:
+def all_reduce(printed: Printed) -> tuple[MetricValue, ...]:
     """Bus bandwidth in GB/s of each message size, all_reduce_8_gib_gb_per_s."""
     found = bandwidth.read_all_reduce(printed.out)
     if any(one.wrong for one in found):
@@ -95,7 +95,9 @@ def all_reduce(printed: Printed) -> tuple[Value, ...]:
         raise Unusable("it did not check its sums")
     printed.require_success()
     return tuple(
-        Value(f"all_reduce_{_size(one.bytes or 0)}_gb_per_s", one.subject, one.value or 0.0, "GB/s")
+        MetricValue(
+            f"all_reduce_{_size(one.bytes or 0)}_gb_per_s", one.subject, one.value or 0.0, "GB/s"
+        )
         for one in found
     )
 
@@ -105,7 +107,7 @@ def _size(count: int) -> str:
     return f"{count >> shift}_{unit}"
 
 
-def stress_ng(printed: Printed, stressor: str) -> tuple[Value, ...]:
+def stress_ng(printed: Printed, stressor: str) -> tuple[MetricValue, ...]:
     """Operations a second of one stressor that verified its results. 0.15 to 0.19's lines.
 
     Its exit status 2 is a stressor's failure, and one that could not be started, too (its manual).
@@ -118,10 +120,10 @@ def stress_ng(printed: Printed, stressor: str) -> tuple[Value, ...]:
     if "successful run completed" not in said or not rates:
         raise Unusable(f"exit status {printed.status}, no whole log: {printed.last}")
     printed.require_success()
-    return (Value(f"{stressor}_bogo_ops_per_s", "node", float(rates[1]), "1/s"),)
+    return (MetricValue(f"{stressor}_bogo_ops_per_s", "node", float(rates[1]), "1/s"),)
 
 
-def fio(printed: Printed) -> tuple[Value, ...]:
+def fio(printed: Printed) -> tuple[MetricValue, ...]:
     """Operations a second of a disk, and the 99th percentile of their latency in us. fio 3's JSON.
 
     Raises Unusable for reads that went by the page cache: they are none of the disk.
@@ -142,10 +144,10 @@ def fio(printed: Printed) -> tuple[Value, ...]:
         raise Unusable(f"error {error} of {disk}, {count} reads, direct: {is_direct}")
     printed.require_success()
     iops, p99 = figures
-    return Value("read_iops", disk, iops, "1/s"), Value("read_p99_us", disk, p99, "us")
+    return MetricValue("read_iops", disk, iops, "1/s"), MetricValue("read_p99_us", disk, p99, "us")
 
 
-def dcgm(printed: Printed) -> tuple[Value, ...]:
+def dcgm(printed: Printed) -> tuple[MetricValue, ...]:
     """How many tests passed and were left out, and warnings (DCGM's dcgm_diag_schema.json).
 
     The order of the rules is glimmer-burnin's: no test: not applicable where it says so, else
@@ -156,11 +158,11 @@ def dcgm(printed: Printed) -> tuple[Value, ...]:
     said = printed.out.lower()
     if not tests:
         if "unsupported" in said or "not supported" in said:
-            raise NotApplicable(f"DCGM has no diagnostic for this hardware: {printed.last}")
+            raise ToolNotApplicable(f"DCGM has no diagnostic for this hardware: {printed.last}")
         raise Unusable(f"exit status {printed.status}, no test in its document: {printed.last}")
     statuses = [status for _, status, _ in tests]
     if set(statuses) == {"skip"}:
-        raise NotApplicable("DCGM leaves out every test here")
+        raise ToolNotApplicable("DCGM leaves out every test here")
     if failed := [f"{name}: {why}" for name, status, why in tests if status == "fail"]:
         raise HardwareFailed("; ".join(failed)[:400])
     if other := [name for name, status, _ in tests if status not in ("pass", "skip", "warn")]:
@@ -171,7 +173,7 @@ def dcgm(printed: Printed) -> tuple[Value, ...]:
         "dcgm_skipped": statuses.count("skip"),
         "dcgm_warnings": sum(bool(why) for _, _, why in tests),
     }
-    return tuple(Value(metric, "node", float(count), "") for metric, count in counts.items())
+    return tuple(MetricValue(metric, "node", float(count), "") for metric, count in counts.items())
 
 
 def _dcgm_tests(body: Any) -> Iterator[tuple[str, str, str]]:
@@ -192,7 +194,7 @@ def _dcgm_tests(body: Any) -> Iterator[tuple[str, str, str]]:
         return
 
 
-def gpu_burn(printed: Printed, metric: str) -> tuple[Value, ...]:
+def gpu_burn(printed: Printed, metric: str) -> tuple[MetricValue, ...]:
     """Gflop/s of each GPU, the median of its progress lines (wilicc/gpu-burn, gpu_burn-drv.cpp).
 
     Its exit status is no verdict; each GPU has a line at the end, OK or FAULTY.
@@ -216,7 +218,9 @@ def gpu_burn(printed: Printed, metric: str) -> tuple[Value, ...]:
     printed.require_success()
     later = [speeds for speeds, _ in whole[len(whole) // 4 :]]
     return tuple(
-        Value(metric, f"GPU {i}", float(median(int(speeds[i]) for speeds in later)), "Gflop/s")
+        MetricValue(
+            metric, f"GPU {i}", float(median(int(speeds[i]) for speeds in later)), "Gflop/s"
+        )
         for i in range(printed.gpus)
     )
 

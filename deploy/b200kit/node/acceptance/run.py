@@ -41,9 +41,9 @@ from b200kit.node.lib.readings import command
 from b200kit.node.state.acceptance import (
     AcceptancePlan,
     AcceptanceState,
+    AcceptedMachine,
     Floor,
     Level,
-    Machine,
     SegmentLine,
     Step,
 )
@@ -101,7 +101,7 @@ def begin() -> int:
     return 0
 
 
-def _plan(request: AcceptanceRequest, found: Machine) -> AcceptancePlan:
+def _plan(request: AcceptanceRequest, found: AcceptedMachine) -> AcceptancePlan:
     known, tools, missing = facts(found)
     steps = table.steps(request.level, known)
     used = {table.table().test(step.test).tool for step in steps}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from b200kit.node.acceptance import counters, folder, machine, readers
-from b200kit.node.acceptance.readers import HardwareFailed, NotApplicable, Printed
+from b200kit.node.acceptance.readers import HardwareFailed, Printed, ToolNotApplicable
 from b200kit.node.acceptance.table import AcceptanceTest, table
 from b200kit.node.bandwidth.run import environment
 from b200kit.node.bandwidth.tests import Unusable
@@ -22,7 +22,7 @@ from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.lib import boot_clock, durable_files, hard_timeout, timestamp
 from b200kit.node.lib.documents import LARGE
 from b200kit.node.lib.readings import command
-from b200kit.node.state.acceptance import AcceptancePlan, Outcome, SegmentLine, Step, Value
+from b200kit.node.state.acceptance import AcceptancePlan, MetricValue, Outcome, SegmentLine, Step
 from b200kit.node.state.clock_reasons import SLOWED
 from b200kit.node.state.view import StateView
 
@@ -88,7 +88,7 @@ def run(segment: Segment, state: StateView) -> SegmentLine:
     )  # fmt: skip
 
 
-def _outcome(segment: Segment, state: StateView) -> tuple[tuple[Value, ...], Outcome, str]:
+def _outcome(segment: Segment, state: StateView) -> tuple[tuple[MetricValue, ...], Outcome, str]:
     """The figures, how it ended, and why where it did not end well."""
     test = segment.test
     if test.tool and test.tool not in segment.plan.tools:
@@ -97,7 +97,7 @@ def _outcome(segment: Segment, state: StateView) -> tuple[tuple[Value, ...], Out
         return OWN.get(test.reader[0], _tool)(segment, state), "done", ""
     except HardwareFailed as error:
         return (), "failed", str(error)
-    except NotApplicable as error:
+    except ToolNotApplicable as error:
         return (), "not applicable", str(error)
     except TimeoutError:
         return (), "hung", f"it did not end within {segment.step.timeout_s:g} s and was killed"
@@ -105,7 +105,7 @@ def _outcome(segment: Segment, state: StateView) -> tuple[tuple[Value, ...], Out
         return (), "machinery", str(error)
 
 
-def _tool(segment: Segment, state: StateView) -> tuple[Value, ...]:
+def _tool(segment: Segment, state: StateView) -> tuple[MetricValue, ...]:
     """Run its tool and read what it printed, with what the GPUs did meanwhile."""
     argv, gpus = segment.step.argv, len(segment.plan.machine.gpus)
     watching = GpuWatch() if segment.test.loads == "gpu" else nullcontext()
@@ -153,7 +153,7 @@ def _require_space(path: Path) -> None:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {free} bytes free", str(path))
 
 
-def watched(figures: Sequence[GpuFigures]) -> Iterator[Value]:
+def watched(figures: Sequence[GpuFigures]) -> Iterator[MetricValue]:
     """What the GPUs did during a load; what could not be read has no value."""
     for gpu in figures:
         subject = f"GPU {gpu.index}"
@@ -164,15 +164,15 @@ def watched(figures: Sequence[GpuFigures]) -> Iterator[Value]:
         ):
             if isinstance(found, Extent):
                 scale = 1000 if unit == "W" else 1  # from mW
-                yield Value(f"{metric}_median", subject, found.median / scale, unit)
-                yield Value(f"{metric}_max", subject, found.max / scale, unit)
+                yield MetricValue(f"{metric}_median", subject, found.median / scale, unit)
+                yield MetricValue(f"{metric}_max", subject, found.max / scale, unit)
         if isinstance(gpu.clocks_event_reasons, int):
             for bit, words in SLOWED.items():
                 slowed = bool(gpu.clocks_event_reasons & bit)
-                yield Value(words.replace(" ", "_"), subject, float(slowed), "")
+                yield MetricValue(words.replace(" ", "_"), subject, float(slowed), "")
 
 
-def facts(segment: Segment, state: StateView) -> tuple[Value, ...]:
+def facts(segment: Segment, state: StateView) -> tuple[MetricValue, ...]:
     """What is counted, and the GPUs' temperature."""
     del segment
     found = machine.inventory(state)
@@ -181,7 +181,7 @@ def facts(segment: Segment, state: StateView) -> tuple[Value, ...]:
     return found
 
 
-def boot(segment: Segment, state: StateView) -> tuple[Value, ...]:
+def boot(segment: Segment, state: StateView) -> tuple[MetricValue, ...]:
     """What is counted after the reboot that its step is about, which is made first."""
     reboots = [line for line in segment.lines if line.test == segment.test.same_as]
     if not reboots:
@@ -201,7 +201,7 @@ def restart(within_s: float) -> None:
     time.sleep(within_s)
 
 
-def cool_down(segment: Segment, state: StateView) -> tuple[Value, ...]:
+def cool_down(segment: Segment, state: StateView) -> tuple[MetricValue, ...]:
     """Seconds until the GPUs were cool. Raises Unusable where they never were, or it is unknown."""
     del state
     rest = {
@@ -220,7 +220,7 @@ def cool_down(segment: Segment, state: StateView) -> tuple[Value, ...]:
             raise Unusable(f"nvidia-smi: {error}") from None
         calm_since = calm_since if is_cool else boot_clock.seconds()
         if boot_clock.seconds() - calm_since >= CALM_S:
-            return (Value("cool_down_s", "node", round(now - begin, 1), "s"),)
+            return (MetricValue("cool_down_s", "node", round(now - begin, 1), "s"),)
         time.sleep(EVERY_S)
     raise Unusable(f"the GPUs did not cool down: {'; '.join(seen.split(chr(10)))[:200]}")
 
@@ -236,7 +236,7 @@ def is_at_rest(said: str, rest: dict[str, float], gpus: int) -> bool:
     return all(used == 0 and heat <= rest[f"GPU {i}"] + RISE_C for i, used, heat in rows)
 
 
-OWN: dict[str, Callable[[Segment, StateView], tuple[Value, ...]]] = {
+OWN: dict[str, Callable[[Segment, StateView], tuple[MetricValue, ...]]] = {
     "facts": facts,
     "boot": boot,
     "cool_down": cool_down,

@@ -17,7 +17,7 @@ from b200kit.node.lib import documents, durable_files, journal, lock, program, t
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import drain, haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import DIRECTORY, MARK, ReplicaUnit, WatchdogMark
 
@@ -84,7 +84,7 @@ class Edges:
         """Into the gateway's rotation; why not, where the gateway cannot be reached."""
         return await asyncio.to_thread(_told, server, "ready")
 
-    async def collect(self, replica: Replica) -> str:
+    async def collect(self, replica: ServedReplica) -> str:
         """Look at a hung replica from outside; the folder with what was seen."""
         reading = await self._reading(replica.unit)
         when = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
@@ -103,7 +103,7 @@ class Edges:
             raise EffectFailed(problem)
         return str(into)
 
-    async def abort(self, replica: Replica, evidence: str) -> None:
+    async def abort(self, replica: ServedReplica, evidence: str) -> None:
         """Let the hung processes print their Python stacks and die; keep what they print.
 
         A process that waits in the kernel may not hear the signal; the restart ends it, or fails.

@@ -22,9 +22,9 @@ from b200kit.node.state.proof import (
     PASS,
     UNMEASURED,
     Clock,
-    Evidence,
     GpuSeconds,
-    Proof,
+    NodeProof,
+    ProofEvidence,
     ProofRules,
     ServingNow,
     stamp,
@@ -51,33 +51,33 @@ def digest(document: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def found(kind: str, result: str, why: str, document: object) -> Evidence:
+def found(kind: str, result: str, why: str, document: object) -> ProofEvidence:
     """One piece of it from a document as it was read."""
     if document is None:
-        return Evidence(kind, UNMEASURED, "there is none")
+        return ProofEvidence(kind, UNMEASURED, "there is none")
     if not isinstance(document, Mapping):
-        return Evidence(kind, UNMEASURED, "it is no document")
+        return ProofEvidence(kind, UNMEASURED, "it is no document")
     if unread := readings.reason(document):
-        return Evidence(kind, UNMEASURED, unread)
+        return ProofEvidence(kind, UNMEASURED, unread)
     taken_at = document.get("taken_at")
     try:
         timestamp.parse(taken_at)
     except ValueError:
-        return Evidence(kind, UNMEASURED, "it does not say when it was taken")
-    return Evidence(kind, result, why, digest(document), taken_at=str(taken_at))
+        return ProofEvidence(kind, UNMEASURED, "it does not say when it was taken")
+    return ProofEvidence(kind, result, why, digest(document), taken_at=str(taken_at))
 
 
-def of_look(look: Look | None, serving: Collection[int], now: Now) -> Evidence:
+def of_look(look: Look | None, serving: Collection[int], now: Now) -> ProofEvidence:
     """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
 
     A fault whose replicas are out of the gateway is no fault of the others, and one that is only
     reported of none; until the replicas are taken out, the look is unmeasured.
     """
     if look is None:
-        return Evidence("look", UNMEASURED, "there is none", of=now.boot_id)
+        return ProofEvidence("look", UNMEASURED, "there is none", of=now.boot_id)
     result, why = _of_look(look, serving)
     taken_at = stamp(now.wall_s - now.boot_s + look.boot_s)
-    return Evidence("look", result, why, of=now.boot_id, taken_at=taken_at)
+    return ProofEvidence("look", result, why, of=now.boot_id, taken_at=taken_at)
 
 
 def _of_look(look: Look, serving: Collection[int]) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def _of_look(look: Look, serving: Collection[int]) -> tuple[str, str]:
     return (PASS, "") if fit == "fit" else (UNMEASURED, f"it found what serves {fit}")
 
 
-def of_gate(document: object, now: Now) -> Evidence:
+def of_gate(document: object, now: Now) -> ProofEvidence:
     """The gate's verdict of this boot, by whose clock it is as old as it is."""
     try:
         verdict = documents.structure(GateVerdict, document)
@@ -110,7 +110,7 @@ def of_gate(document: object, now: Now) -> Evidence:
     return replace(known, of=now.boot_id, taken_at=taken_at if known.taken_at else "")
 
 
-def of_smoke(document: object, configuration: str) -> list[Evidence]:
+def of_smoke(document: object, configuration: str) -> list[ProofEvidence]:
     """The last smoke test, and its golden answers beside their reference.
 
     An invalid one measured nothing.
@@ -140,7 +140,7 @@ def _of_answers(smoke: SmokeResult) -> tuple[str, str]:
     return (UNMEASURED if compared.outcome == "unmeasured" else FAIL), compared.why
 
 
-def of_bandwidth(document: object, look: Look | None) -> Evidence:
+def of_bandwidth(document: object, look: Look | None) -> ProofEvidence:
     """The measurement that is there, as the last look judged it."""
     judged = look.bandwidth if look else None
     if judged == FAIL:
@@ -150,7 +150,9 @@ def of_bandwidth(document: object, look: Look | None) -> Evidence:
     return found("bandwidth", result, why, document)
 
 
-def renewed(known: Evidence | None, now: Evidence, shift_s: float, *, believed: bool) -> Evidence:
+def renewed(
+    known: ProofEvidence | None, now: ProofEvidence, shift_s: float, *, believed: bool
+) -> ProofEvidence:
     """The evidence of one kind now. *known*: as it was in the proof before.
 
     *shift_s*: by how much the time of day, which is *believed* again, was set since.
@@ -174,12 +176,12 @@ def renewed(known: Evidence | None, now: Evidence, shift_s: float, *, believed: 
 
 
 def issue(
-    before: Proof | None,
-    measured: Sequence[Evidence],
+    before: NodeProof | None,
+    measured: Sequence[ProofEvidence],
     serving: ServingNow,
     now: Now,
     rules: ProofRules,
-) -> Proof:
+) -> NodeProof:
     """The proof after a look: what was found now, and what still holds of the one before."""
     known = {one.kind: one for one in before.evidence} if before else {}
     same_boot = before is not None and before.boot_id == now.boot_id
@@ -197,7 +199,7 @@ def issue(
         for one in measured
     ]
     elapsed = _elapsed(before, now)
-    proof = Proof(
+    proof = NodeProof(
         node=rules.node,
         boot_id=now.boot_id,
         boot_s=round(now.boot_s, 1),
@@ -217,7 +219,7 @@ def issue(
     return replace(proof, expired_s=round(before.unproven_s(elapsed), 1))
 
 
-def _elapsed(before: Proof | None, now: Now) -> float:
+def _elapsed(before: NodeProof | None, now: Now) -> float:
     """Seconds since the proof before: within a boot by its clock, else by the time of day."""
     if before is None:
         return 0.0
@@ -226,7 +228,7 @@ def _elapsed(before: Proof | None, now: Now) -> float:
     return max(0.0, now.wall_s - before.issued_s)
 
 
-def _counted(before: Proof | None, elapsed: float, now: Now) -> GpuSeconds:
+def _counted(before: NodeProof | None, elapsed: float, now: Now) -> GpuSeconds:
     """What served, and under a valid proof; nobody knows what served over a boot."""
     if before is None:
         return GpuSeconds()
@@ -237,7 +239,7 @@ def _counted(before: Proof | None, elapsed: float, now: Now) -> GpuSeconds:
     return GpuSeconds(round(known.served + gpus * elapsed), round(proven))
 
 
-def _clock(before: Proof | None, now: Now, rules: ProofRules) -> Clock:
+def _clock(before: NodeProof | None, now: Now, rules: ProofRules) -> Clock:
     """Of a new boot, the time of day must be later than the last one before it."""
     epoch = round(now.wall_s - now.boot_s, 1)
     if before is None:
@@ -250,7 +252,7 @@ def _clock(before: Proof | None, now: Now, rules: ProofRules) -> Clock:
     return Clock(round(epoch - off, 1), round(off, 1), round(now.boot_s, 1))
 
 
-def news(then: Proof | None, now: Proof, reported: str) -> str:
+def news(then: NodeProof | None, now: NodeProof, reported: str) -> str:
     """The standing to report, "" where there is none. *reported*: the one reported last.
 
     Boots, restarts and a node that was taken out are planned work: for a moment nothing is proven,
@@ -262,6 +264,6 @@ def news(then: Proof | None, now: Proof, reported: str) -> str:
     return "" if standing == reported else standing
 
 
-def _serves_unproven(proof: Proof | None) -> bool:
+def _serves_unproven(proof: NodeProof | None) -> bool:
     serves = proof is not None and bool(proof.serving.replicas)
     return serves and proof is not None and proof.validity().standing == EXPIRED

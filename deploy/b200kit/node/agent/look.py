@@ -27,7 +27,7 @@ from b200kit.node.lib import boot_clock, documents, timestamp
 from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.state import drift, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
-from b200kit.node.state.serving import Replica, Serving
+from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Finding, Fit, Status, Verdict
 from b200kit.node.state.view import StateView, View
 from b200kit.node.state.watch import Look
@@ -52,7 +52,7 @@ class LookRequest:
 
 
 def touched(
-    finding: Finding, state: object, replicas: Sequence[Replica], takes_out: Collection[str]
+    finding: Finding, state: object, replicas: Sequence[ServedReplica], takes_out: Collection[str]
 ) -> tuple[int, ...]:
     """The replicas that the finding names, or a GPU of which it names.
 

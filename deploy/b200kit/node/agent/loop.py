@@ -29,7 +29,7 @@ from b200kit.node.agent.memory import AgentMemory, say
 from b200kit.node.agent.mender import Mender
 from b200kit.node.agent.probe import AnswerQuorum, Prober
 from b200kit.node.agent.replica import Watched
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.lib import boot_clock, documents, program
 from b200kit.node.lib.program import identity
 from b200kit.node.lib.readings import is_digits
@@ -44,7 +44,7 @@ _STOP_S = 300.0
 _EVERY_S = 1.0
 
 
-def watched(serving: Serving, edges: Edges, memory: AgentMemory) -> list[Watched]:
+def watched(serving: ServingConfig, edges: Edges, memory: AgentMemory) -> list[Watched]:
     """Every replica."""
     plan = serving.watchdog
     in_flight, alike = serving.rolling_restart.in_flight, AnswerQuorum(len(serving.replicas))

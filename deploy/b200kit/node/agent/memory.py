@@ -28,9 +28,9 @@ from b200kit.node.state import advice, agent, watch
 from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
 from b200kit.node.state.event import Event, of_fault
 from b200kit.node.state.mend import MendTries
-from b200kit.node.state.proof import Proof, ProofRules, ServingNow
-from b200kit.node.state.serving import Replica
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.proof import NodeProof, ProofRules, ServingNow
+from b200kit.node.state.serving import ServedReplica
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import ReplicaState
 
 EVENTS = 100
@@ -51,7 +51,7 @@ class AgentMemory:
     """
 
     node: str
-    replicas: Sequence[Replica]
+    replicas: Sequence[ServedReplica]
     serving: Path
     rules: ProofRules | None = None
     look_holds_s: float = 60.0
@@ -64,7 +64,7 @@ class AgentMemory:
     looks: Counter[str] = field(default_factory=Counter)
     standings: dict[int, ReplicaState] = field(default_factory=dict)
     mends: MendTries | None = None
-    proof: Proof | None = None
+    proof: NodeProof | None = None
     events: list[Event] = field(default_factory=list)
     number: int = 0
     due: bool = False
@@ -245,7 +245,7 @@ def recorded(smoke: SmokeResult | None) -> tuple[RecordedLatency, ...]:
     return tuple(RecordedLatency(metric, percent, ms / 1000) for metric, percent, ms in found if ms)
 
 
-def line(change: str, fault: Fault) -> str:
+def line(change: str, fault: NodeFault) -> str:
     """What a look changed, for the journal."""
     which = ", ".join(map(str, fault.replicas)) or "none"
     todo = f" -> {advice.of(fault.finding)}" if change == "confirmed" else ""

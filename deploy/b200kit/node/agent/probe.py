@@ -18,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from b200kit.node.client import engine_metrics
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.engine_metrics import Sample
 from b200kit.node.client.golden.ask import ask
 from b200kit.node.client.golden.prompts import PROMPTS
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.state.pace import Pace, Reading
 from b200kit.node.state.serving import WatchdogPlan
@@ -109,13 +109,13 @@ class Prober:
         if self.plan.gaps and not isinstance(sample, str) and set(names) <= set(sample):
             self.pace.note(self.name, Reading(self.clock(), *(sample[name] for name in names)))
 
-    async def _answer(self) -> Answer:
+    async def _answer(self) -> ChatAnswer:
         deadline = self.plan.rules.deadline_s
         # A salt of its own: an answer out of a cache would prove less.
         request = ChatRequest(
             self.model, "Ping.", 1, stream=False, salt=f"watchdog-{secrets.token_hex(8)}"
         )
-        limits = Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline)
+        limits = HttpDeadlines(connect=min(5.0, deadline), idle=deadline, total=deadline)
         return await chat(self.endpoint, request, limits)
 
     async def _read(self, before: Sample | str) -> ProbeResult:
@@ -157,7 +157,7 @@ class Prober:
             reference.tokens,
             f"watchdog-{secrets.token_hex(8)}",
             prompts=[PROMPTS[self._number]],
-            deadlines=Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline),
+            deadlines=HttpDeadlines(connect=min(5.0, deadline), idle=deadline, total=deadline),
         )
         if said.unmeasured:
             return None
@@ -198,7 +198,7 @@ class Prober:
         return then is not None and now is not None and now > then
 
 
-def refuses(answer: Answer) -> bool:
+def refuses(answer: ChatAnswer) -> bool:
     """Whether the server answered that the request is wrong, such as for its key."""
     try:
         status = answer.raw.status

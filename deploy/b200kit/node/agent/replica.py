@@ -19,7 +19,7 @@ from b200kit.node.lib import boot_clock, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import watch, watchdog
 from b200kit.node.state.event import Event, Remediation
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import (
     LastStep,
@@ -37,7 +37,7 @@ _EVERY_S = 1.0
 class Watched:
     """A replica, what is remembered of it, and how it is probed."""
 
-    replica: Replica
+    replica: ServedReplica
     rules: WatchdogRules
     prober: Prober
     acts: Edges

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from b200kit.node.client.formulas import Chunk, RequestRecord
-from b200kit.node.client.http import Deadlines, Exchange, exchange
+from b200kit.node.client.http import Exchange, HttpDeadlines, exchange
 from b200kit.node.client.message import MAX_BODY, Fields, HttpError
 from b200kit.node.lib.documents import Object, decode, parse
 
@@ -47,7 +47,7 @@ class Endpoint:
         """The authorization header, when there is a key."""
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
-    async def get(self, path: str, deadlines: Deadlines | None = None) -> Exchange:
+    async def get(self, path: str, deadlines: HttpDeadlines | None = None) -> Exchange:
         """GET a path below the base URL."""
         url = self.url.rstrip("/") + path
         self.tally.sent += 1
@@ -105,7 +105,7 @@ class ChatRequest:
 
 
 @dataclass
-class Answer:
+class ChatAnswer:
     """A chat completion as read from the wire: `raw` first, decoded by `record()` and `text`."""
 
     request: ChatRequest
@@ -135,16 +135,16 @@ class Answer:
 async def chat(
     endpoint: Endpoint,
     request: ChatRequest,
-    deadlines: Deadlines | None = None,
+    deadlines: HttpDeadlines | None = None,
     scheduled: float | None = None,
-) -> Answer:
+) -> ChatAnswer:
     """Send one request; `scheduled` (perf_counter seconds) is when it should have gone out."""
     due = time.perf_counter() if scheduled is None else scheduled
     url = endpoint.url.rstrip("/") + request.path
     body = {k: v for k, v in request.body().items() if k not in endpoint.refused}
     endpoint.tally.sent += 1
     raw = await exchange("POST", url, endpoint.headers, body, deadlines, endpoint.trust)
-    return Answer(request, due, raw)
+    return ChatAnswer(request, due, raw)
 
 
 def server_message(status: int, body: bytes, fields: Fields) -> str:
@@ -249,7 +249,7 @@ class _Reading:
         value = self.usage.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def finish(self, answer: Answer) -> RequestRecord:
+    def finish(self, answer: ChatAnswer) -> RequestRecord:
         """The record of what was read."""
         return RequestRecord(
             scheduled=answer.scheduled,

@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.ask import ask
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.client.prompts import Scale, prompt
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.lib.documents import unstructure
 
 TOKENS = 8
-DEADLINES = Deadlines(connect=5, idle=60, total=120)
+DEADLINES = HttpDeadlines(connect=5, idle=60, total=120)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -
     return CorrectnessResult(tuple(problems), scale, same, engine, short.ignore_eos)
 
 
-async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> CorrectnessResult:
+async def check_and_read(
+    endpoint: Endpoint, serving: ServingConfig, salt: str
+) -> CorrectnessResult:
     """The correctness check against one of the node's servers, and what it says is read."""
     found = await check(endpoint, serving.model, salt, serving.max_model_len)
     tokens = serving.smoke.golden_tokens
@@ -87,7 +89,7 @@ async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> Cor
     return replace(found, problems=tuple(reference.problems(said, serving.reference())))
 
 
-def _refused_by(answer: Answer) -> set[str]:
+def _refused_by(answer: ChatAnswer) -> set[str]:
     """Members of the request's body beyond the API of OpenAI that a server takes offence at."""
     error = (answer.record().error or "") if answer.raw.code in (400, 422) else ""
     return {name for name in ("ignore_eos", "cache_salt") if name in error}
@@ -107,14 +109,14 @@ async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
 
 async def version(endpoint: Endpoint) -> str | None:
     """What /version says (vLLM), None when the server or a gateway in front does not answer."""
-    answer = await endpoint.get("/version", Deadlines(connect=2, idle=5, total=10))
+    answer = await endpoint.get("/version", HttpDeadlines(connect=2, idle=5, total=10))
     try:
         return str(answer.document()["version"]) if answer.status == 200 else None
     except (HttpError, ValueError, KeyError, TypeError):
         return None
 
 
-def answer_problems(answer: Answer) -> list[str]:
+def answer_problems(answer: ChatAnswer) -> list[str]:
     """What is wrong with one answer."""
     record, form = answer.record(), "streamed" if answer.request.stream else "not streamed"
     if record.error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.lib.documents import NEEDED
 from b200kit.node.state.view import Unmeasured
@@ -50,7 +50,7 @@ def parse(text: str) -> Sample:
 
 async def scrape(endpoint: Endpoint) -> Sample | str:
     """One server's metrics, or the reason why there are none."""
-    answer = await endpoint.get("/metrics", Deadlines(connect=2, idle=5, total=10))
+    answer = await endpoint.get("/metrics", HttpDeadlines(connect=2, idle=5, total=10))
     try:
         if answer.status != 200:
             return f"{endpoint.url}/metrics answered HTTP {answer.status}"

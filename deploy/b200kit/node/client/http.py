@@ -88,7 +88,7 @@ async def _connected(address: Address, seconds: float) -> socket.socket:
 
 
 @dataclass(frozen=True)
-class Deadlines:
+class HttpDeadlines:
     """Seconds: to connect, between two pieces of data (the first included), and in total."""
 
     connect: float = 5.0
@@ -209,7 +209,7 @@ async def exchange(
     url: str,
     headers: Mapping[str, str] | None = None,
     body: object = None,
-    deadlines: Deadlines | None = None,
+    deadlines: HttpDeadlines | None = None,
     trust: str | None = None,
     *,
     named: bool = False,
@@ -221,7 +221,7 @@ async def exchange(
     that fails or a deadline that passes is the exchange's `fault`; `sent` is taken before the
     connection is made, and after what only our own machine does for it.
     """
-    limits = deadlines or Deadlines()
+    limits = deadlines or HttpDeadlines()
     parts = urlsplit(url)
     request = _render(method, url, headers or {}, body)
     secure = _context(trust, _changed(trust), named) if parts.scheme == "https" else None
@@ -245,7 +245,7 @@ async def _begin(
     sock: socket.socket,
     request: bytes,
     result: Exchange,
-    limits: Deadlines,
+    limits: HttpDeadlines,
     secure: ssl.SSLContext | None,
     host: str,
 ) -> tuple[asyncio.Transport, _Collector]:
@@ -290,7 +290,7 @@ def _context(trust: str | None, _changed: int, named: bool) -> ssl.SSLContext:
     return context
 
 
-async def _until_done(collector: _Collector, limits: Deadlines) -> None:
+async def _until_done(collector: _Collector, limits: HttpDeadlines) -> None:
     """Wait for the end, or give up when a deadline passes."""
     while not collector.done.done():
         now = time.perf_counter()

@@ -63,7 +63,7 @@ class LowLoad:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SmokeEvidence:
     """All that a verdict rests on. paths: runs by name, "gateway" and "direct-N", or "url".
 
     correctness: what the correctness check found wrong. server: the servers' own numbers over the
@@ -103,7 +103,7 @@ class Judgement:
     reasons: tuple[str, ...]
 
 
-def judge(run: Evidence) -> Judgement:
+def judge(run: SmokeEvidence) -> Judgement:
     """Apply the rule of the module's head."""
     answers = run.golden or Golden({}, 0)
     if wrong := [*run.correctness, *answers.wrong, *_service_faults(run.paths)]:

@@ -26,7 +26,7 @@ _BESIDE_TASK = 12
 """Words of text, at least, that a task needs before it."""
 
 
-class Source(Protocol):
+class PromptSource(Protocol):
     """A kind of prompts; lengths are in words, which are what blanks separate."""
 
     @property
@@ -177,7 +177,7 @@ def _order(count: int, seed: str) -> tuple[int, ...]:
     return tuple(order)
 
 
-def source(name: str) -> Source:
+def source(name: str) -> PromptSource:
     """By "words", "texts" or the path of a file. Raises ValueError, OSError."""
     if name == "words":
         return WordList()

@@ -12,13 +12,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.client.chat import Answer, ChatRequest, chat
-from b200kit.node.client.http import Deadlines
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, chat
+from b200kit.node.client.http import HttpDeadlines
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.lib.documents import unstructure
 
 MOST_TOKENS = 256
-DEADLINES = Deadlines(connect=5, idle=60, total=110)
+DEADLINES = HttpDeadlines(connect=5, idle=60, total=110)
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def main(args: list[str]) -> int:
     return 0
 
 
-async def _ask(serving: Serving, question: str) -> AskedAnswer:
+async def _ask(serving: ServingConfig, question: str) -> AskedAnswer:
     request = ChatRequest(serving.model, question, MOST_TOKENS, ignore_eos=False)
     return _read(await chat(serving.endpoint(serving.gateway), request, DEADLINES))
 
 
-def _read(answer: Answer) -> AskedAnswer:
+def _read(answer: ChatAnswer) -> AskedAnswer:
     record = answer.record()
     times = [chunk.at for chunk in record.chunks if chunk.output]
     return AskedAnswer(

@@ -14,11 +14,11 @@ from pathlib import Path
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.client.prompts import Source, source
+from b200kit.node.client.prompts import PromptSource, source
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Malformed
 from b200kit.node.state import serving
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 
 
 class ConfigError(Exception):
@@ -26,13 +26,13 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True)
-class Serving(serving.Serving):
+class ServingConfig(serving.Serving):
     """What this node serves, with the key that its clients send."""
 
     api_key: str | None = field(default=None, repr=False, metadata={"document": False})
 
     @cached_property
-    def prompts(self) -> Source:
+    def prompts(self) -> PromptSource:
         """What the smoke test sends. Raises ConfigError where it cannot be read."""
         name = self.smoke.prompts
         try:
@@ -45,7 +45,7 @@ class Serving(serving.Serving):
         """What this node's replicas should answer; None where nothing is known for it."""
         return reference.of_node(self.golden_for, self.smoke.golden_tokens)
 
-    def replica(self, index: int) -> Replica:
+    def replica(self, index: int) -> ServedReplica:
         """The replica of this index. Raises ConfigError when there is none."""
         for replica in self.replicas:
             if replica.index == index:
@@ -57,10 +57,10 @@ class Serving(serving.Serving):
         return Endpoint(url, self.api_key, self.gateway_trust if url.startswith("https:") else None)
 
 
-def load(path: Path) -> Serving:
+def load(path: Path) -> ServingConfig:
     """Read the document and the key. Raises ConfigError with one line that names file and key."""
     try:
-        found = documents.load(Serving, path)
+        found = documents.load(ServingConfig, path)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except Malformed as error:

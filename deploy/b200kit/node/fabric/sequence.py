@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.checks.judge import Check, judge_vetted, registered
-from b200kit.node.fabric.states import COMPLETED, STATES, Act, State
+from b200kit.node.fabric.states import COMPLETED, STATES, Act, FabricState
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
@@ -24,7 +24,7 @@ DONE = "done"
 class Position:
     """Where a node stands: its state and what keeps it there; no state when all is reached."""
 
-    state: State | None
+    state: FabricState | None
     observed: Finding | None = None
     reached: int = 0
 
@@ -56,7 +56,7 @@ def _checks() -> Mapping[str, Check]:
     return {name: run for name, run in registered().items() if name in desired}
 
 
-def _about(state: State, verdict: Verdict) -> Iterable[Finding]:
+def _about(state: FabricState, verdict: Verdict) -> Iterable[Finding]:
     """What blocks in a state, failures first; a finding about no part counts in any."""
     for finding in verdict.blocking:
         ours = finding.check in state.checks
@@ -71,12 +71,12 @@ def acts(at: Position, expectation: object, document: object) -> list[Act]:
     return at.state.help(Expectation(expectation), StateView(document))
 
 
-def patience_s(state: State, deadline_s: float) -> float:
+def patience_s(state: FabricState, deadline_s: float) -> float:
     """How long a node may stay in a state before it counts as stuck."""
     return state.share * deadline_s
 
 
-def named(name: str) -> State | None:
+def named(name: str) -> FabricState | None:
     """The state of a name; None for "done" and for what is no state."""
     return next((state for state in STATES if state.name == name), None)
 

@@ -28,7 +28,7 @@ Help = Callable[[Expectation, StateView], list[Act]]
 
 
 @dataclass(frozen=True)
-class State:
+class FabricState:
     """One state.
 
     `checks` judge it, only by findings about `parts` where that is given. `share` of the deadline
@@ -87,7 +87,7 @@ def outlived(view: StateView) -> bool:
 
 
 STATES = (
-    State(
+    FabricState(
         name="gpus on the bus",
         waits_for="every GPU of the hardware on the PCI bus",
         checks=("identity.device", "identity.pci-count"),
@@ -96,7 +96,7 @@ STATES = (
         remedy="the whole node; a GPU that stays away has to be replaced",
         source="by PCI id, as product data is hidden on some hosts (gpu-driver-container#606)",
     ),
-    State(
+    FabricState(
         name="driver",
         waits_for="the nvidia module of the inventory's version on every GPU",
         checks=(
@@ -115,7 +115,7 @@ STATES = (
         source="nothing above works without it; the modules are loaded at boot",
         help=load("nvidia"),
     ),
-    State(
+    FabricState(
         name="mlx5",
         waits_for="modules mlx5_core and mlx5_ib, which drive the NVSwitches' functions",
         checks=("modules.loaded",),
@@ -127,7 +127,7 @@ STATES = (
         source="NVIDIA/gpu-driver-container _assert_nvlink5_system; NVIDIA/gpu-operator#2781",
         help=load("mlx5_core", "mlx5_ib"),
     ),
-    State(
+    FabricState(
         name="ib_umad",
         waits_for="module ib_umad, through which the switches are spoken to",
         checks=("modules.loaded",),
@@ -139,7 +139,7 @@ STATES = (
         source="spectrocloud/CanvOS#700: the fabric manager's precheck refuses without it",
         help=load("ib_umad"),
     ),
-    State(
+    FabricState(
         name="management port",
         waits_for="a port of the NVSwitches that may run a subnet manager",
         checks=("nics.switch-management", "nics.management-port"),
@@ -149,7 +149,7 @@ STATES = (
         "pass all of its functions",
         source="siderolabs/extensions#717, #893; HGX shared NVSwitch integration guide 2.5.2",
     ),
-    State(
+    FabricState(
         name="nvlsm",
         waits_for="the NVLink subnet manager, installed",
         checks=("fabric.nvlsm-installed",),
@@ -158,7 +158,7 @@ STATES = (
         remedy=f"{MANAGER} {_WITH_RESET}, after apt-get install --reinstall nvlsm",
         source="Fabric Manager user guide in siderolabs/extensions#717: needed from B200 on",
     ),
-    State(
+    FabricState(
         name="versions",
         waits_for="a fabric manager of exactly the loaded driver's version",
         checks=("packages.lockstep",),
@@ -167,7 +167,7 @@ STATES = (
         remedy="by b200 deploy, which installs the set of one version first",
         source="NVIDIA/gpu-operator#544: it refuses a driver of another version",
     ),
-    State(
+    FabricState(
         name="persistence daemon",
         waits_for=f"{PERSISTENCE}, which keeps the GPUs initialized",
         checks=("services.active",),
@@ -178,7 +178,7 @@ STATES = (
         source="NVIDIA/deepops nvidia-dgx; it fails where the driver is not there yet",
         help=start(PERSISTENCE),
     ),
-    State(
+    FabricState(
         name="fabric manager",
         waits_for=f"{MANAGER}, in bare metal mode",
         checks=("services.active", "fabric.units", "fabric.mode"),
@@ -190,7 +190,7 @@ STATES = (
         source="NVIDIA/gpu-driver-container#383: by its unit, never by its start script",
         help=start(MANAGER),
     ),
-    State(
+    FabricState(
         name="subnet manager",
         waits_for="nvlsm, which the fabric manager starts",
         checks=("fabric.nvlsm",),
@@ -199,7 +199,7 @@ STATES = (
         remedy=f"{MANAGER} {_WITH_RESET}; if nvlsm ends again, reinstall it",
         source="siderolabs/extensions#717: without it no GPU gets past in progress",
     ),
-    State(
+    FabricState(
         name="links",
         waits_for="all NVLinks of every GPU",
         checks=("nvlink.links",),
@@ -208,7 +208,7 @@ STATES = (
         remedy="then reboot; if it returns, replace it",
         source="vllm-project/vllm#16336; they train by themselves, whatever the fabric does",
     ),
-    State(
+    FabricState(
         name="registration",
         waits_for="every GPU completed, successful and healthy",
         checks=("fabric.state", "fabric.status", "fabric.health", "fabric.mask"),
@@ -217,7 +217,7 @@ STATES = (
         remedy=f"{MANAGER} {_WITH_RESET}, then reboot; replace a GPU that alone stays behind",
         source="NVIDIA/gpu-operator#2781; Azure/azhpc-images#506; dra-driver-nvidia-gpu#626",
     ),
-    State(
+    FabricState(
         name="peers",
         waits_for="peer-to-peer access between all GPUs, as NVML has it",
         checks=("p2p.read", "p2p.write", "p2p.nvlink"),

@@ -23,7 +23,7 @@ _UNLIMITED = ("unlimited", "infinity", "-1")
 _FLAGS = {"Y": "1", "N": "0"}
 
 
-class Standing(Enum):
+class SettingState(Enum):
     """How a setting stands on a node."""
 
     RIGHT = "in force"
@@ -37,7 +37,7 @@ class Effect:
     """A setting on a node: *text* is what was read, as a clause after the setting's name."""
 
     name: str
-    standing: Standing
+    standing: SettingState
     text: str
     read: str
     desired: str
@@ -45,7 +45,7 @@ class Effect:
     @property
     def wrong(self) -> bool:
         """Whether something must be done: what was not read may be anything."""
-        return self.standing in (Standing.WRONG, Standing.UNREAD)
+        return self.standing in (SettingState.WRONG, SettingState.UNREAD)
 
 
 def effects(settings: View, state: StateView) -> Iterator[Effect]:
@@ -63,12 +63,12 @@ def effect(name: str, entry: View, state: StateView) -> Effect:
         raise
     except Unread as error:
         text = f"could not be read: {error.reason}"
-        return Effect(name, Standing.UNREAD, text, error.reason, desired)
+        return Effect(name, SettingState.UNREAD, text, error.reason, desired)
 
 
 def _effect(name: str, desired: str, entry: View, state: StateView) -> Effect:
     if not applicable(str(entry.reading("applies")), state):
-        return Effect(name, Standing.NOT_APPLICABLE, "is not applicable here", "", desired)
+        return Effect(name, SettingState.NOT_APPLICABLE, "is not applicable here", "", desired)
     path = tuple(str(key) for key in entry.known(list, "reading") or [])
     if path == ("host", "cmdline"):
         return _words(name, desired, entry, state)
@@ -77,7 +77,7 @@ def _effect(name: str, desired: str, entry: View, state: StateView) -> Effect:
     observed = state.raw(*path)
     if observed is None and entry.known(bool, "may_be_absent"):
         text = "is nothing this kernel has"
-        return Effect(name, Standing.NOT_APPLICABLE, text, "none", desired)
+        return Effect(name, SettingState.NOT_APPLICABLE, text, "none", desired)
     return _compared(name, desired, path[-1], observed, bool(entry.known(bool, "floor")))
 
 
@@ -96,7 +96,7 @@ def _compared(name: str, desired: str, key: str, observed: object, floor: bool) 
         right = read == desired or (floor and is_more(read, desired))
     where = f" ({key})" if "." in key else ""
     text = f"is {read}" + ("" if right else f", not {desired}{where}")
-    standing = Standing.RIGHT if right else Standing.WRONG
+    standing = SettingState.RIGHT if right else SettingState.WRONG
     return Effect(name, standing, text, f"{key} = {read}", desired)
 
 
@@ -126,11 +126,11 @@ def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:
     fault = missing(words, cmdline) or contradiction(words, cmdline)
     if fault:
         text = f"is not in force: the kernel command line {fault}"
-        return Effect(name, Standing.WRONG, text, fault, " ".join(words))
+        return Effect(name, SettingState.WRONG, text, fault, " ".join(words))
     if others := _without_effect(entry, state):
         text = f"is not in force, though the kernel command line asks for it: {others}"
-        return Effect(name, Standing.WRONG, text, others, " ".join(words))
-    return Effect(name, Standing.RIGHT, f"is {desired}", " ".join(words), " ".join(words))
+        return Effect(name, SettingState.WRONG, text, others, " ".join(words))
+    return Effect(name, SettingState.RIGHT, f"is {desired}", " ".join(words), " ".join(words))
 
 
 def _without_effect(entry: View, state: StateView) -> str:

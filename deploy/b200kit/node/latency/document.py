@@ -15,7 +15,7 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
-from b200kit.node.client.judgement import Evidence, gateway_overhead, judge
+from b200kit.node.client.judgement import SmokeEvidence, gateway_overhead, judge
 from b200kit.node.client.smoke_result import (
     GpuFigures,
     RequestFigures,
@@ -41,7 +41,7 @@ class SmokeRun:
 
     taken_at: str
     path: str
-    evidence: Evidence
+    evidence: SmokeEvidence
     cpus: str
     load: SentLoad
     conditions: SmokeConditions

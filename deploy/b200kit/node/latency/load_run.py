@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import Watch
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.http import Deadlines
-from b200kit.node.client.prompts import Scale, Source, WordList
+from b200kit.node.client.http import HttpDeadlines
+from b200kit.node.client.prompts import PromptSource, Scale, WordList
 from b200kit.node.client.smoke_result import Sampling, SentLoad
 
 # An answer may be as long as it likes, while tokens come.
-DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)
+DEADLINES = HttpDeadlines(connect=5, idle=30, total=math.inf)
 UNCOUNTED = 2
 _COUNTED = 6
 """Prompts by which tokens are counted: of texts on as many topics."""
@@ -40,7 +40,7 @@ class Volley:
     scale: Scale = field(default_factory=Scale)
     ignore_eos: bool = True
     arrivals: int = 0
-    prompts: Source = field(default_factory=WordList)
+    prompts: PromptSource = field(default_factory=WordList)
 
     async def scaled(self, endpoint: Endpoint) -> Volley:
         """The same with words of these prompts counted by the server; random ones have been.
@@ -98,7 +98,7 @@ class Volley:
 
     def _sending(
         self, endpoint: Endpoint, name: str, requests: int
-    ) -> Callable[[], Awaitable[list[Answer]]]:
+    ) -> Callable[[], Awaitable[list[ChatAnswer]]]:
         """What sends the requests, which are made by now."""
         made = [self._request(name, number) for number in range(requests)]
         return lambda: self.arrival.run(

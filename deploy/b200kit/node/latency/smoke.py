@@ -23,9 +23,9 @@ from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
-from b200kit.node.client.judgement import STATUS, Evidence, LowLoad
+from b200kit.node.client.judgement import STATUS, LowLoad, SmokeEvidence
 from b200kit.node.client.prompts import Scale
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.client.smoke_result import GpuFigures, SmokeConditions, SmokeResult
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency import gateway_counters
@@ -44,10 +44,10 @@ GATEWAY = "gateway"
 
 
 @dataclasses.dataclass
-class Smoke:
+class SmokeTest:
     """One smoke test under way: what is asked, and what has come of it so far."""
 
-    serving: Serving
+    serving: ServingConfig
     seed: int
     salt: str
     watch: client_health.Watch
@@ -163,7 +163,7 @@ class Smoke:
             SmokeRun(
                 taken_at=timestamp.now(),
                 path=GATEWAY,
-                evidence=Evidence(
+                evidence=SmokeEvidence(
                     self.paths,
                     self.plan.goodput,
                     self.watch.health(),
@@ -234,7 +234,7 @@ def _options(args: list[str]) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def _with(serving: Serving, options: argparse.Namespace) -> Serving:
+def _with(serving: ServingConfig, options: argparse.Namespace) -> ServingConfig:
     """The configuration with what the command line overrides. Raises ConfigError."""
     names = ("requests", "rate", "input_tokens", "output_tokens", "direct_requests")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -251,7 +251,7 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
     return dataclasses.replace(serving, smoke=plan)
 
 
-def prepared(serving: Serving, seed: int | None = None, any_load: bool = False) -> Smoke:
+def prepared(serving: ServingConfig, seed: int | None = None, any_load: bool = False) -> SmokeTest:
     """A smoke test to run in this process, which is put on the client's CPUs and made real-time.
 
     seed: None for a new one. Raises ValueError for CPUs that it cannot have, and ConfigError.
@@ -261,7 +261,7 @@ def prepared(serving: Serving, seed: int | None = None, any_load: bool = False) 
     watch = client_health.Watch(client_health.claim_realtime())
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     salt = f"smoke-{secrets.token_hex(6)}"
-    return Smoke(serving, seed, salt, watch, any_load, affinity=affinity)
+    return SmokeTest(serving, seed, salt, watch, any_load, affinity=affinity)
 
 
 def main(args: list[str]) -> int:

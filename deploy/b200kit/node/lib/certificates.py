@@ -23,7 +23,7 @@ _TIME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2}
 
 
 @dataclass(frozen=True)
-class Validity:
+class CertificateValidity:
     """The first and the last moment at which the certificates of a file hold."""
 
     begins: datetime
@@ -41,7 +41,7 @@ class Validity:
         return f"ends on {self.ends:%Y-%m-%d}, in {left.days} days" if left < SOON else ""
 
 
-def validity(pem: bytes, kind: Kind) -> Validity:
+def validity(pem: bytes, kind: Kind) -> CertificateValidity:
     """When a file's certificates hold; ValueError where it has none, or one that is none."""
     blocks = _PEM.findall(pem)
     if not blocks:
@@ -52,8 +52,8 @@ def validity(pem: bytes, kind: Kind) -> Validity:
         raise ValueError("has a certificate that cannot be read") from None
     begins, ends = zip(*found, strict=True)
     if kind == "chain":
-        return Validity(max(begins), min(ends))
-    return Validity(min(begins), max(ends))
+        return CertificateValidity(max(begins), min(ends))
+    return CertificateValidity(min(begins), max(ends))
 
 
 def _dates(der: bytes) -> tuple[datetime, datetime]:

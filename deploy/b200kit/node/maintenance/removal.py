@@ -47,7 +47,7 @@ class NotRemoved(Exception):
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptParts:
     """What stays: files, and packages with what came with them. *also*: folders that go, too."""
 
     files: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class RemovalPlan:
     at_boot: bool = False
 
 
-def plan(kept: Kept) -> RemovalPlan:
+def plan(kept: KeptParts) -> RemovalPlan:
     """What is there of all that was put here, and is not kept."""
     known = installed.read()
     mine = [path for path in known.files if path not in kept.files]
@@ -114,7 +114,7 @@ def _instances(template: str) -> list[str]:
     return [line.split()[0] for line in listed.splitlines() if line.split()]
 
 
-def _packages(known: installed.Installed, kept: Kept) -> tuple[list[str], list[str]]:
+def _packages(known: installed.Installed, kept: KeptParts) -> tuple[list[str], list[str]]:
     """What apt brought for us and is there, unless it came with what is kept or others need it."""
     rows = [line.split("\t") for line in system.listing().splitlines()]
     is_there = {name for name, _, status in rows if status[1:2] not in ("n", " ", "")}
@@ -148,7 +148,7 @@ def _users(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def units(kept: Kept) -> None:
+def units(kept: KeptParts) -> None:
     """Stop and disable the units."""
     names = plan(kept).units
     # What starts others goes before these.
@@ -166,7 +166,7 @@ def units(kept: Kept) -> None:
         _said("systemctl", "reset-failed", unit)
 
 
-def files(kept: Kept) -> None:
+def files(kept: KeptParts) -> None:
     """Users, then files, with what was in their place and what the kernel had, put back."""
     known, going = installed.read(), plan(kept)
     for user in going.users:
@@ -201,7 +201,7 @@ def files(kept: Kept) -> None:
             _do("systemctl", "try-restart", unit)
 
 
-def packages(kept: Kept) -> None:
+def packages(kept: KeptParts) -> None:
     """Release the holds, and purge what apt brought for us."""
     known, going = installed.read(), plan(kept)
     asked = {name for one in known.packages for name in (*_names(one.asked), *one.new)}
@@ -214,7 +214,7 @@ def packages(kept: Kept) -> None:
         _APT.said("apt-get", "-y", *_PURGE, *going.packages)
 
 
-def folders(kept: Kept) -> None:
+def folders(kept: KeptParts) -> None:
     """Our folders; the list of what was put here goes last."""
     for path in plan(kept).folders:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -223,7 +223,7 @@ def folders(kept: Kept) -> None:
             Path(path).unlink(missing_ok=True)
 
 
-PARTS: dict[str, Callable[[Kept], None]] = {
+PARTS: dict[str, Callable[[KeptParts], None]] = {
     "units": units, "files": files, "packages": packages, "folders": folders,
 }  # fmt: skip
 """In their order."""
@@ -252,7 +252,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("act", choices=("plan", *PARTS))
     act = parser.parse_args(args).act
     try:
-        kept = documents.structure(Kept, documents.request())
+        kept = documents.structure(KeptParts, documents.request())
         if act == "plan":
             print(documents.to_bytes(plan(kept)).decode())
         else:

@@ -73,7 +73,7 @@ def execute(*argv: str, timeout: float = 120.0) -> Done:
 
 
 @dataclass
-class Recipe:
+class ResetRecipe:
     """One act on one node. `saved` is its note: the step it reached and the units it stopped."""
 
     act: str
@@ -209,7 +209,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     if not _ID.fullmatch(options.act):
         parser.error("--act: letters, digits and ._:- only")
-    recipe = Recipe(options.act)
+    recipe = ResetRecipe(options.act)
     if options.how == "show":
         print(json.dumps(recipe.saved))
         return 0

@@ -19,7 +19,7 @@ from typing import Any
 from b200kit.node.lib import documents
 from b200kit.node.lib.apt import UPDATE, Apt
 from b200kit.node.lib.apt_output import errors_of
-from b200kit.node.packages.transaction import Transaction, choose, simulated
+from b200kit.node.packages.transaction import PackageTransaction, choose, simulated
 
 APT = Path("/etc/apt")
 PARENT = Path("/run")
@@ -40,12 +40,12 @@ Acquire::Languages "none";
 
 
 @dataclass(frozen=True)
-class Trial:
+class AptTrial:
     """What a run would do: its *files* below /etc/apt in base64, and its packages as one
     transaction, which is simulated where that says something. *limit_s* is for each program.
     """
 
-    transaction: Transaction
+    transaction: PackageTransaction
     files: dict[str, str]
     simulate: bool
     limit_s: float
@@ -75,7 +75,7 @@ def configured(root: Path, files: Mapping[str, str], only: str | None) -> Apt:
     return Apt(("-c", str(root / "apt.conf")))
 
 
-def tried(asked: Trial) -> dict[str, Any]:
+def tried(asked: AptTrial) -> dict[str, Any]:
     """What apt says: of the sources, of the packages, and why it would not install them.
 
     The reason is empty where apt would install them, and null where it was not asked. Where a
@@ -108,5 +108,5 @@ def _errors(lines: list[str], folder: str) -> list[str]:
 def main(args: list[str]) -> int:
     """Print what apt says as JSON; 0 whatever it is, 2 for a request that is none."""
     del args
-    print(json.dumps(tried(documents.structure(Trial, documents.request()))))
+    print(json.dumps(tried(documents.structure(AptTrial, documents.request()))))
     return 0

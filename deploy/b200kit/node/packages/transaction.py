@@ -41,7 +41,7 @@ class NotReady(Exception):
 
 
 @dataclass(frozen=True)
-class Transaction:
+class PackageTransaction:
     """What is asked for.
 
     *ours*: other packages that b200kit may repair; *only*: the one list of sources that apt reads;
@@ -65,7 +65,7 @@ class Transaction:
         return name in self.ours or bool(VENDOR.search(name))
 
 
-def finish(asked: Transaction) -> None:
+def finish(asked: PackageTransaction) -> None:
     """Wait until nobody holds a lock of apt or dpkg, then configure what an interrupted dpkg left.
 
     What is ours alone is left to the installation that follows, so that a module is not built
@@ -95,13 +95,13 @@ def finish(asked: Transaction) -> None:
         )
 
 
-def configure(asked: Transaction) -> None:
+def configure(asked: PackageTransaction) -> None:
     """Configure what is left, ours too."""
     finish(asked)
     asked.apt.act("dpkg", "--configure", "-a")
 
 
-def offer(asked: Transaction) -> dict[str, Any]:
+def offer(asked: PackageTransaction) -> dict[str, Any]:
     """The versions that apt has of packages, newest first, and which of them are installed."""
     finish(asked)
     asked.apt.act("apt-get", *UPDATE)
@@ -112,7 +112,7 @@ def offer(asked: Transaction) -> dict[str, Any]:
     }
 
 
-def install(asked: Transaction) -> dict[str, Any]:
+def install(asked: PackageTransaction) -> dict[str, Any]:
     """Install the exact versions, remove what is to be absent, hold; with *fetch_only* only fetch.
 
     Answers with the keys of the optional packages that apt has none of; they are left out.
@@ -171,7 +171,7 @@ def simulated(its: Apt, *words: str) -> tuple[bool, list[str]]:
     return its.attempt("apt-get", "--simulate", *INSTALL, *words)
 
 
-def mend_dependencies(asked: Transaction) -> None:
+def mend_dependencies(asked: PackageTransaction) -> None:
     """`apt-get -f install` where dependencies are broken, unless it removes what is not ours."""
     if asked.apt.attempt("apt-get", "check")[0]:
         return
@@ -201,7 +201,7 @@ def look_at_room(its: Apt, words: Iterable[str]) -> None:
             )
 
 
-ACTS: Mapping[str, Callable[[Transaction], dict[str, Any] | None]] = {
+ACTS: Mapping[str, Callable[[PackageTransaction], dict[str, Any] | None]] = {
     "finish": finish, "configure": configure, "offer": offer, "install": install,
 }  # fmt: skip
 
@@ -210,7 +210,9 @@ def main(args: list[str]) -> int:
     """Do one of `ACTS` with a request in JSON; its answer is the last line, or the reason is."""
     act, request = args
     try:
-        answer = ACTS[act](documents.decode(Transaction, request, documents.LARGE, "the request"))
+        answer = ACTS[act](
+            documents.decode(PackageTransaction, request, documents.LARGE, "the request")
+        )
     except (NotReady, OSError, documents.Malformed) as error:
         said = "" if isinstance(error, NotReady) else failure.why(failure.read_lines(LOG))
         if said := said or str(error):

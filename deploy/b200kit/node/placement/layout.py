@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import cpu_shares
 from b200kit.node.placement.cpu_shares import Kept
-from b200kit.node.placement.machine import Gpu, LayoutError, Machine, survey
+from b200kit.node.placement.machine import LayoutError, MapGpu, NodeMap, survey
 
 Nodes = tuple[int, ...]
 """The NUMA node of each GPU of a group, in rising order."""
@@ -140,7 +140,7 @@ def shared(layout: Sequence[Replica]) -> str:
     return cpulist.repeated(replica.cpus for replica in layout)
 
 
-def _asked(machine: Machine, homes: Sequence[tuple[int, ...]], cpus: Sequence[str]) -> list[str]:
+def _asked(machine: NodeMap, homes: Sequence[tuple[int, ...]], cpus: Sequence[str]) -> list[str]:
     """The lists asked for, if each has CPUs of this machine on the sockets of its GPUs."""
     every = machine.cpus(machine.cores)
     for number, (nodes, text) in enumerate(zip(homes, cpus, strict=False)):
@@ -159,7 +159,7 @@ def _asked(machine: Machine, homes: Sequence[tuple[int, ...]], cpus: Sequence[st
     return list(cpus)
 
 
-def _in_rank_order(group: list[Gpu], shape: Shape, machine: Machine) -> list[Gpu]:
+def _in_rank_order(group: list[MapGpu], shape: Shape, machine: NodeMap) -> list[MapGpu]:
     """Neighbours in sequence where a replica has several TP groups: ranks are dealt in order."""
     if shape.gpus == shape.tp:
         return group
@@ -177,7 +177,7 @@ class Cost(NamedTuple):
     """Cores of the replica that gets fewest, negative."""
 
 
-def cost(machine: Machine, homes: Sequence[Nodes], kept: Kept) -> Cost:
+def cost(machine: NodeMap, homes: Sequence[Nodes], kept: Kept) -> Cost:
     """The cost of groups with GPUs on these nodes."""
     spans = [tuple(sorted({*nodes})) for nodes in homes]
     crossings = sum(len({machine.socket(node) for node in nodes}) > 1 for nodes in spans)
@@ -185,7 +185,7 @@ def cost(machine: Machine, homes: Sequence[Nodes], kept: Kept) -> Cost:
     return Cost(crossings, extra, -cpu_shares.scarcest(machine.cores, spans, kept))
 
 
-def choose(machine: Machine, replicas: int, size: int, kept: Kept) -> list[list[Gpu]]:
+def choose(machine: NodeMap, replicas: int, size: int, kept: Kept) -> list[list[MapGpu]]:
     """The GPUs of each replica; of groupings that cost the same, the lowest indexes."""
     if replicas * size > len(machine.gpus):
         shown = len(machine.gpus)
@@ -197,7 +197,7 @@ def choose(machine: Machine, replicas: int, size: int, kept: Kept) -> list[list[
     )
 
 
-def _cheapest(machine: Machine, ways: Iterator[list[Nodes]], kept: Kept) -> list[list[Nodes]]:
+def _cheapest(machine: NodeMap, ways: Iterator[list[Nodes]], kept: Kept) -> list[list[Nodes]]:
     costs = [(cost(machine, way, kept), way) for way in ways]
     least = min(price for price, _ in costs)
     return [way for price, way in costs if price == least]
@@ -220,7 +220,7 @@ def _ways(
             yield [group, *others]
 
 
-def _dealt(gpus: Sequence[Gpu], way: Sequence[Nodes]) -> list[list[Gpu]]:
+def _dealt(gpus: Sequence[MapGpu], way: Sequence[Nodes]) -> list[list[MapGpu]]:
     """GPUs for the groups, the lowest index of each node first."""
     left = list(gpus)
     groups = []

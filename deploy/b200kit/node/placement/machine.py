@@ -100,7 +100,7 @@ def items(section: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class MapGpu:
     """A GPU with the NUMA node its PCI device hangs on."""
 
     index: int
@@ -109,10 +109,10 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Machine:
+class NodeMap:
     """The node's map: GPUs, and for each NUMA node its cores (SMT siblings together) and memory."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[MapGpu, ...]
     cores: Cores
     bare: frozenset[int] = field(default_factory=frozenset)
     """NUMA nodes without memory."""
@@ -155,7 +155,7 @@ class Machine:
         return min(among, key=lambda n: (row.get(n, 0), abs(n - node), n))
 
 
-def survey(state: Mapping[str, Any]) -> Machine:
+def survey(state: Mapping[str, Any]) -> NodeMap:
     """The map in an observation; raises LayoutError where it is unknown or contradicts itself."""
     cores = by_node(state)
     bare = {node["id"] for node in items(state, "numa") if _has_none(node)}
@@ -166,7 +166,7 @@ def survey(state: Mapping[str, Any]) -> Machine:
         for number, row in rows.items()
         if isinstance(row, list)
     }
-    return Machine(gpus, cores, frozenset(bare), _sockets(state, cores), distances)
+    return NodeMap(gpus, cores, frozenset(bare), _sockets(state, cores), distances)
 
 
 def _sockets(state: Mapping[str, Any], cores: Cores) -> dict[int, int]:
@@ -192,7 +192,7 @@ def _has_none(node: Mapping[str, Any]) -> bool:
     return memory == 0
 
 
-def _gpus(state: Mapping[str, Any], cores: Cores) -> list[Gpu]:
+def _gpus(state: Mapping[str, Any], cores: Cores) -> list[MapGpu]:
     numa = _nodes_by_address(state)
     only = next(iter(cores)) if len(cores) == 1 and {*numa.values()} == {-1} else None
     found, seen = [], dict[object, str]()
@@ -211,7 +211,7 @@ def _gpus(state: Mapping[str, Any], cores: Cores) -> list[Gpu]:
             raise LayoutError("the NUMA nodes were not read")
         if node not in cores:
             raise LayoutError(f"GPU {index} hangs on NUMA node {node}, which sysfs does not list")
-        found.append(Gpu(index, uuid, node))
+        found.append(MapGpu(index, uuid, node))
     return sorted(found, key=lambda gpu: gpu.index)
 
 

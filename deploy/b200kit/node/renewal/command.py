@@ -23,7 +23,7 @@ from b200kit.node.client import client_health
 from b200kit.node.client.golden.compare import AnswersJudgement
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import GoldenResult, against
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.client.smoke_result import BaselineComparison, SmokeResult
 from b200kit.node.lib import boot_clock, documents, durable_files, hours, lock, timestamp
 from b200kit.node.lib.hours import Hours
@@ -32,7 +32,7 @@ from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
 from b200kit.node.renewal.node import ThisNode
 from b200kit.node.state import agent
 from b200kit.node.state.agent import AgentState
-from b200kit.node.state.proof import PASS, Proof, ProofRules
+from b200kit.node.state.proof import PASS, NodeProof, ProofRules
 
 MEASURED = ("latency", "answers")
 """What one smoke test leaves. Bandwidth needs the GPUs for itself."""
@@ -48,7 +48,7 @@ class Due:
     why: str
 
 
-def due(proof: Proof | None, boot_id: str, boot_s: float, when_left: float) -> Due:
+def due(proof: NodeProof | None, boot_id: str, boot_s: float, when_left: float) -> Due:
     """What is due of a proof at a moment of a boot, in seconds since that began.
 
     *when_left*: the share of its time to live below which evidence is due. What failed, or holds
@@ -110,7 +110,7 @@ def due_now(plan: RenewalPlan) -> Due:
     return due(known.proof if known else None, boot_id, boot_s, plan.when_left)
 
 
-def renewed(plan: RenewalPlan, serving: Serving) -> RenewalOutcome:
+def renewed(plan: RenewalPlan, serving: ServingConfig) -> RenewalOutcome:
     """Measure once nobody is disturbed by it, until the hours are over."""
     before = documents.remembered(SmokeResult, RECORD)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Tally
-from b200kit.node.client.serving_config import Serving
+from b200kit.node.client.serving_config import ServingConfig
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.latency import smoke
 from b200kit.node.lib import boot_clock, lock
@@ -22,7 +22,7 @@ from b200kit.node.lib.readings import attempt
 from b200kit.node.renewal.traffic import GatewayTraffic
 from b200kit.node.serving.gateway import drain, haproxy, rolling_restart
 from b200kit.node.serving.gateway.haproxy import GatewayServer, HAProxyError
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 
 QUARANTINE = STATE_DIRECTORY / "quarantine.json"
 LOCK = lock.DIRECTORY / "lock.json"
@@ -31,7 +31,7 @@ _ROUTER = "router"
 
 
 @dataclass(frozen=True)
-class Standing:
+class RenewalState:
     """What lies on the node now, None where it does not; *servers*: the gateway's, or why not."""
 
     servers: Sequence[GatewayServer] | str
@@ -41,7 +41,7 @@ class Standing:
     rolling_restart: object = None
 
 
-def hindrance(standing: Standing, replicas: Sequence[Replica]) -> str:
+def hindrance(standing: RenewalState, replicas: Sequence[ServedReplica]) -> str:
     """Why nothing is measured now; empty where nothing keeps it from that."""
     if standing.quarantine is not None:
         return "the node is out of service"
@@ -56,7 +56,7 @@ def hindrance(standing: Standing, replicas: Sequence[Replica]) -> str:
     return _out(standing.servers, replicas)
 
 
-def _out(servers: Sequence[GatewayServer], replicas: Sequence[Replica]) -> str:
+def _out(servers: Sequence[GatewayServer], replicas: Sequence[ServedReplica]) -> str:
     """Which replica takes no requests: all of them are measured, or none."""
     known = {server.name: server for server in servers}
     for replica in replicas:
@@ -72,7 +72,7 @@ def _out(servers: Sequence[GatewayServer], replicas: Sequence[Replica]) -> str:
 class ThisNode:
     """The node that this program runs on, within the hours of its site."""
 
-    serving: Serving
+    serving: ServingConfig
     hours: Hours
 
     def now_s(self) -> float:
@@ -120,8 +120,8 @@ class ThisNode:
         return run.result()
 
 
-def _standing() -> Standing:
-    return Standing(
+def _standing() -> RenewalState:
+    return RenewalState(
         servers=_servers(),
         quarantine=_noted(QUARANTINE),
         drained=_noted(drain.NOTE),

@@ -27,14 +27,14 @@ PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
-class Held:
+class GpuHolder:
     """A GPU and the process that computes on it, as a person reads them."""
 
     gpu: str
     process: str
 
 
-Answer = list[Held] | str
+Answer = list[GpuHolder] | str
 Ask = Callable[[Sequence[str]], Answer]
 
 
@@ -82,7 +82,7 @@ def wait(uuids: Sequence[str], deadline_s: float, ask: Ask) -> int:
     return 0
 
 
-def describe(held: Sequence[Held], waited_s: float) -> str:
+def describe(held: Sequence[GpuHolder], waited_s: float) -> str:
     """Who holds what, and what to do, on one line."""
     who = "; ".join(f"{one.gpu} by {one.process}" for one in held)
     return (
@@ -101,6 +101,6 @@ def ask_reader(uuids: Sequence[str]) -> Answer:
         document = documents.parse(done.stdout)
         if isinstance(document, str):
             return document
-        return [Held(entry["gpu"], entry["process"]) for entry in document]
+        return [GpuHolder(entry["gpu"], entry["process"]) for entry in document]
     except (ValueError, TypeError, KeyError):
         return f"the NVML reader failed: {hard_timeout.last_line(done)}"

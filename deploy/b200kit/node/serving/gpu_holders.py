@@ -15,7 +15,7 @@ import pynvml as n  # type: ignore[import-untyped]
 from b200kit.node.facts.nvml.call import Handle, words
 from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import text
-from b200kit.node.serving.gpu_free import Answer, Held
+from b200kit.node.serving.gpu_free import Answer, GpuHolder
 
 PROC = Path("/proc")
 
@@ -34,14 +34,14 @@ def holders(uuids: Sequence[str]) -> Answer:
         n.nvmlInit()
     except n.NVMLError as error:
         return words(error)
-    found: list[Held] = []
+    found: list[GpuHolder] = []
     for uuid in uuids:
         try:
             handle = n.nvmlDeviceGetHandleByUUID(uuid)
             pids = [each.pid for each in n.nvmlDeviceGetComputeRunningProcesses(handle)]
         except n.NVMLError as error:
             return f"{uuid}: {words(error)}"
-        found += [Held(_gpu(handle, uuid), process(pid)) for pid in pids]
+        found += [GpuHolder(_gpu(handle, uuid), process(pid)) for pid in pids]
     return found
 
 

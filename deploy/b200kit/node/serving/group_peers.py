@@ -41,7 +41,7 @@ _ESTABLISHED = "01"
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupMember:
     """What serving.json says of the group."""
 
     unit: str
@@ -55,12 +55,12 @@ class Member:
         return [peer for peer in self.peers if peer not in there]
 
 
-def load(path: Path) -> Member:
+def load(path: Path) -> GroupMember:
     """The group of this node; raises OSError, KeyError or Malformed where there is none."""
     group = documents.load(Serving, path).group
     if group is None:
         raise Malformed(f"{path} names no group")
-    return Member(group.unit, pwd.getpwnam(group.user).pw_uid, group.peers)
+    return GroupMember(group.unit, pwd.getpwnam(group.user).pw_uid, group.peers)
 
 
 def wait(
@@ -106,7 +106,7 @@ def main(args: list[str]) -> int:
     return _wait(member, options.wait, MainPid(options.main_pid) if options.main_pid else None)
 
 
-def _wait(member: Member, deadline_s: float, main_pid: MainPid | None) -> int:
+def _wait(member: GroupMember, deadline_s: float, main_pid: MainPid | None) -> int:
     try:
         unjoined = wait(member.missing, deadline_s, main_pid.alive if main_pid else lambda: True)
     except MainPidGone as gone:
@@ -120,7 +120,7 @@ def _wait(member: Member, deadline_s: float, main_pid: MainPid | None) -> int:
     return 0
 
 
-def _watch(member: Member) -> int:
+def _watch(member: GroupMember) -> int:
     lost = watch(member.missing)
     print(f"peers: lost {', '.join(lost)}; {member.unit} restarts", file=sys.stderr)
     # It may have started often by then, and none of those starts was its own fault.

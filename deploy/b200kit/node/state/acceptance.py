@@ -39,7 +39,7 @@ Count = Annotated[int, Range(0)]
 
 
 @dataclass(frozen=True)
-class Value:
+class MetricValue:
     """One figure: of which metric, about what ("node", "GPU 3", "GPU 0 to GPU 1", "nvme0n1")."""
 
     metric: str
@@ -76,7 +76,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Machine:
+class AcceptedMachine:
     """What a result is about: with another one of these, finished segments do not count."""
 
     product: str
@@ -110,7 +110,7 @@ class AcceptancePlan:
     node: str
     level: Level
     started_at: str
-    machine: Machine
+    machine: AcceptedMachine
     tools: Mapping[str, Tool]
     missing: Mapping[str, str]
     not_applicable: Mapping[str, str]
@@ -136,7 +136,7 @@ class SegmentLine:
     attempt: Annotated[int, Range(1)]
     outcome: Outcome
     why: str
-    values: tuple[Value, ...]
+    values: tuple[MetricValue, ...]
     before: Mapping[str, int]
     after: Mapping[str, int]
     raw: Mapping[str, str]

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.node.state.event import Event
 from b200kit.node.state.mend import MendTries
-from b200kit.node.state.proof import Proof
+from b200kit.node.state.proof import NodeProof
 from b200kit.node.state.watch import Look
 from b200kit.node.state.watchdog import ReplicaState
 
@@ -79,7 +79,7 @@ class AgentState:
     watchdog: Mapping[str, ReplicaState] = field(default_factory=dict)
     mends: MendTries | None = None
     notes: NodeNotes = field(default_factory=NodeNotes)
-    proof: Proof | None = None
+    proof: NodeProof | None = None
     events: tuple[Event, ...] = ()
     last_event: Annotated[int, Range(0)] = field(default=0, metadata=NEEDED)
 

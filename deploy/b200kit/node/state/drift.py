@@ -50,7 +50,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Unit:
+class NodeUnit:
     """A systemd unit that must be enabled and, when *active*, running."""
 
     name: str
@@ -154,13 +154,13 @@ def same_version(installed: str, desired: str) -> bool:
     return desired in (installed, upstream, upstream.rpartition("-")[0])
 
 
-def wrong_units(units: Iterable[Unit], state: Mapping[str, object]) -> list[Unit]:
+def wrong_units(units: Iterable[NodeUnit], state: Mapping[str, object]) -> list[NodeUnit]:
     """Units that are not enabled, or should run and do not."""
     observed = _section(state, "units")
     return [unit for unit in units if not _running(unit, observed.get(unit.name))]
 
 
-def _running(unit: Unit, reading: object) -> bool:
+def _running(unit: NodeUnit, reading: object) -> bool:
     if not isinstance(reading, Mapping):
         return False
     if reading.get("enabled") == "masked" and not unit.active:

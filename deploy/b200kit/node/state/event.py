@@ -14,7 +14,7 @@ from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import NEEDED
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 
 KINDS = {
     "fault.confirmed": "A look found a fault, and those after it, too; the replicas on it go out.",
@@ -86,7 +86,7 @@ class Event:
         )  # fmt: skip
 
 
-def of_fault(change: str, fault: Fault) -> Event:
+def of_fault(change: str, fault: NodeFault) -> Event:
     """A fault that a look changed: *change* is "confirmed" or "over"."""
     finding = fault.finding
     return Event(

@@ -23,7 +23,7 @@ VIRTUAL = (
 """The same list: what has a kernel of its own."""
 
 
-class Kind(Enum):
+class MachineKind(Enum):
     """What a node is."""
 
     BARE_METAL = "bare metal"
@@ -33,10 +33,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Machine:
+class DetectedMachine:
     """Its kind, and the two readings in words."""
 
-    kind: Kind
+    kind: MachineKind
     read: str
 
 
@@ -50,19 +50,19 @@ def is_told(state: StateView) -> bool:
     return state.known(str, *_WORD) is None or not state.is_missing(*_FLAG)
 
 
-def of(state: StateView) -> Machine:
+def of(state: StateView) -> DetectedMachine:
     """What both readings say together; raises Unread where one of them is not there."""
     word = state.text(*_WORD)
     flag = None if state.is_null(*_FLAG) else state.flag(*_FLAG)
     words = {None: "nothing of hypervisors", True: "a hypervisor", False: "no hypervisor"}
-    return Machine(_kind(word, flag), f"systemd: {word}; the CPUs: {words[flag]}")
+    return DetectedMachine(_kind(word, flag), f"systemd: {word}; the CPUs: {words[flag]}")
 
 
-def _kind(word: str, hypervisor: bool | None) -> Kind:
+def _kind(word: str, hypervisor: bool | None) -> MachineKind:
     if word in CONTAINERS:
-        return Kind.CONTAINER
+        return MachineKind.CONTAINER
     if word in VIRTUAL and hypervisor is True:
-        return Kind.VIRTUAL
+        return MachineKind.VIRTUAL
     if word == "none" and hypervisor is not True:
-        return Kind.BARE_METAL
-    return Kind.UNCLEAR
+        return MachineKind.BARE_METAL
+    return MachineKind.UNCLEAR

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Action
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 
 LEVEL = "restart-services"
 MANAGER = "nvidia-fabricmanager.service"
@@ -52,7 +52,9 @@ class MendTries:
     times: tuple[float, ...] = field(default=(), metadata=NEEDED)
 
 
-def due(faults: Collection[Fault], takes_out: Collection[str], rules: MendRules) -> list[MendDue]:
+def due(
+    faults: Collection[NodeFault], takes_out: Collection[str], rules: MendRules
+) -> list[MendDue]:
     """What confirmed faults ask to be restarted, each service once; the rest is for others.
 
     A fault that takes no replica out is not mended: its replicas would be in use.

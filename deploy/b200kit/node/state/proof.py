@@ -81,7 +81,7 @@ class ProofRules:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProofEvidence:
     """*result*: pass, fail or unmeasured. *digest*: SHA-256 of the JSON it is from.
 
     *of*: what it holds for, a boot or a configuration; *taken_at*: UTC, "" of what was not taken.
@@ -159,7 +159,7 @@ class GpuSeconds:
 
 
 @dataclass(frozen=True)
-class Validity:
+class ProofValidity:
     """What a proof is worth at a moment: *why* it is not valid, and seconds that are left of it."""
 
     standing: str
@@ -173,7 +173,7 @@ class Validity:
 
 
 @dataclass(frozen=True)
-class Proof:
+class NodeProof:
     """What was proven when the agent's file was written. *expired_s*: for how long nothing was."""
 
     schema: ClassVar[str] = "b200kit/proof/2"
@@ -183,7 +183,7 @@ class Proof:
     boot_s: Annotated[float, Range(0)]
     sequence: Annotated[int, Range(0)]
     issued_at: Annotated[str, _WHEN]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[ProofEvidence, ...]
     clock: Clock
     serving: ServingNow
     expiring_share: Share
@@ -192,7 +192,7 @@ class Proof:
     expired: Consequence | None = None
 
     @property
-    def required(self) -> list[Evidence]:
+    def required(self) -> list[ProofEvidence]:
         """The evidence without which nothing is proven."""
         return [one for one in self.evidence if one.required]
 
@@ -201,38 +201,38 @@ class Proof:
         """When it was issued, seconds since 1970."""
         return wall_s(self.issued_at)
 
-    def validity(self, elapsed_s: float = 0.0) -> Validity:
+    def validity(self, elapsed_s: float = 0.0) -> ProofValidity:
         """What it is worth so many seconds after it was issued.
 
         Whoever has the boot's clock of the node counts them by that; others by the time of day.
         """
         if self.clock.refused:
-            return Validity(EXPIRED, self.clock.refused, 0.0)
+            return ProofValidity(EXPIRED, self.clock.refused, 0.0)
         at_s = self.issued_s + max(0.0, elapsed_s)
         for one in self.required:
             if one.result != PASS:
-                return Validity(EXPIRED, f"{one.kind}: {one.result}: {one.why}", 0.0)
+                return ProofValidity(EXPIRED, f"{one.kind}: {one.result}: {one.why}", 0.0)
             if not one.left_s(at_s):
                 age_s = one.age_s(at_s)
                 old = "taken later than now" if age_s is None else f"{age_s:.0f} s old"
                 why = f"{one.kind}: it is {old} and holds {one.ttl_s:.0f} s"
-                return Validity(EXPIRED, why, 0.0)
+                return ProofValidity(EXPIRED, why, 0.0)
         if not self.required:
-            return Validity(EXPIRED, "nothing is required", 0.0)
+            return ProofValidity(EXPIRED, "nothing is required", 0.0)
         first = min(self.required, key=lambda one: one.left_s(at_s))
         left_s = first.left_s(at_s)
         if not any(self.is_late(one, at_s) for one in self.required):
-            return Validity(VALID, "", left_s)
-        return Validity(EXPIRING, f"{first.kind}: {left_s:.0f} s are left of it", left_s)
+            return ProofValidity(VALID, "", left_s)
+        return ProofValidity(EXPIRING, f"{first.kind}: {left_s:.0f} s are left of it", left_s)
 
-    def is_late(self, one: Evidence, at_s: float) -> bool:
+    def is_late(self, one: ProofEvidence, at_s: float) -> bool:
         """Whether a piece of it is in its last part."""
         return one.left_s(at_s) < self.expiring_share * one.ttl_s
 
-    def within(self, boot_id: object, boot_s: float) -> Validity:
+    def within(self, boot_id: object, boot_s: float) -> ProofValidity:
         """What it is worth at a moment of a boot of its node: nothing in another boot."""
         if self.boot_id != boot_id:
-            return Validity(EXPIRED, "it is of an earlier boot", 0.0)
+            return ProofValidity(EXPIRED, "it is of an earlier boot", 0.0)
         return self.validity(boot_s - self.boot_s)
 
     def share(self, boot_id: str, boot_s: float, given: int) -> int:

@@ -22,7 +22,7 @@ RELEASE = "python3 -I /usr/local/lib/b200kit/node.pyz quarantine release"
 
 
 @dataclass(frozen=True)
-class Trial:
+class QuarantineTrial:
     """Who may try the node, from and until when, in which boot and until how long after it."""
 
     who: str
@@ -42,7 +42,7 @@ class Quarantine:
     when: str = ""
     who: str = ""
     why: str = ""
-    trial: Trial | None = None
+    trial: QuarantineTrial | None = None
 
     @property
     def reason(self) -> str:
@@ -56,13 +56,13 @@ class Quarantine:
 
     def admitted(self, who: str, times: tuple[str, str], boot_id: str, ends: float) -> Quarantine:
         """With a trial, from and until two *times*, by this boot's clock until *ends*."""
-        return replace(self, trial=Trial(who, *times, boot_id, ends))
+        return replace(self, trial=QuarantineTrial(who, *times, boot_id, ends))
 
     def shut(self) -> Quarantine:
         """Without a trial."""
         return replace(self, trial=None)
 
-    def open_trial(self, boot_id: object, uptime_s: object) -> Trial | None:
+    def open_trial(self, boot_id: object, uptime_s: object) -> QuarantineTrial | None:
         """The trial for which somebody may start the services now, so long after the boot."""
         if self.trial is None or not isinstance(uptime_s, int | float):
             return None

@@ -119,7 +119,7 @@ class SmokePlan:
 
 
 @dataclass(frozen=True)
-class Replica:
+class ServedReplica:
     """One serving process, and the UUIDs of its GPUs."""
 
     index: Count
@@ -151,7 +151,7 @@ class Serving:
     model: str
     engine: str
     gateway: str
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ServedReplica, ...]
     max_num_seqs: Some
     max_model_len: Some
     max_num_batched_tokens: Some

@@ -35,7 +35,7 @@ class LookRules:
 
 
 @dataclass(frozen=True)
-class Fault:
+class NodeFault:
     """One finding over time. *signs*: what the last looks said of it, the newest last."""
 
     finding: Finding
@@ -49,7 +49,7 @@ class Fault:
         """What it is remembered under."""
         return key(self.finding)
 
-    def after(self, sign: Sign, rules: LookRules) -> Fault:
+    def after(self, sign: Sign, rules: LookRules) -> NodeFault:
         """The same after one more look."""
         signs = (*self.signs, sign)[-max(rules.looks, rules.clear) :]
         seen = signs[-rules.looks :].count(FAULT) >= rules.confirm
@@ -74,7 +74,7 @@ class Look:
     taken_at: str
     boot_s: Annotated[float, Range(0)]
     in_service: bool
-    faults: tuple[Fault, ...]
+    faults: tuple[NodeFault, ...]
     took_s: Annotated[float, Range(0)] = 0.0
     on_trial: bool = False
     running: tuple[int, ...] | None = None
@@ -88,7 +88,7 @@ class Look:
     remediation: tuple[dict[str, str], ...] = ()
 
     @property
-    def confirmed(self) -> list[Fault]:
+    def confirmed(self) -> list[NodeFault]:
         """The faults that count."""
         return [fault for fault in self.faults if fault.confirmed]
 
@@ -104,8 +104,8 @@ def key(finding: Finding) -> str:
 
 
 def looked(
-    known: Collection[Fault], verdict: Verdict, touched: Touched, rules: LookRules, now: str
-) -> tuple[Fault, ...]:
+    known: Collection[NodeFault], verdict: Verdict, touched: Touched, rules: LookRules, now: str
+) -> tuple[NodeFault, ...]:
     """What is known after a look. *now*: the time of it, as a text."""
     failing = {key(f): f for f in reversed(verdict.findings) if f.status is Status.FAIL}
     unread = {f.check for f in verdict.findings if f.status is Status.UNMEASURED}
@@ -114,7 +114,7 @@ def looked(
     found = []
     for name in {**faults, **failing}:
         if finding := failing.get(name):
-            fault = faults.get(name) or Fault(finding, (), now)
+            fault = faults.get(name) or NodeFault(finding, (), now)
             fault = replace(fault, finding=finding, replicas=touched(finding))
             found.append(fault.after(FAULT, rules))
         else:
@@ -128,7 +128,7 @@ def is_named(finding: Finding, takes_out: Collection[str]) -> bool:
     return bool({finding.check, finding.check.partition(".")[0]} & {*takes_out})
 
 
-def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]:
+def out(faults: Collection[NodeFault], takes_out: Collection[str]) -> dict[int, str]:
     """Replica to why it may get no requests."""
     reasons: dict[int, str] = {}
     for fault in faults:
@@ -145,7 +145,7 @@ def may_serve(look: Look | None, replica: int) -> bool:
     return not look.is_taken_out and (look.running is None or replica in look.running)
 
 
-def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]:
+def set_aside(faults: Collection[NodeFault], takes_out: Collection[str]) -> set[str]:
     """Confirmed faults, by `key`, that touch nothing that serves.
 
     Their replicas are all out for one, or they are of no replica and only reported.
@@ -155,7 +155,9 @@ def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]
     return {f.key for f in aside if f.replicas or not is_named(f.finding, takes_out)}
 
 
-def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[str, Fault]]:
+def changes(
+    before: Collection[NodeFault], after: Collection[NodeFault]
+) -> list[tuple[str, NodeFault]]:
     """What a person wants to know of a look: ("confirmed" or "over", fault)."""
     was = {fault.key: fault for fault in before if fault.confirmed}
     now = {fault.key: fault for fault in after if fault.confirmed}

@@ -22,8 +22,8 @@ from b200kit.node.lib import boot_clock, documents, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import watch
 from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
-from b200kit.node.state.proof import Proof, Validity
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.proof import NodeProof, ProofValidity
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from b200kit.node.status import shares
 
@@ -151,12 +151,12 @@ class MetricsInput:
         return self.state.look_at(*self.moment) if self.state else None
 
     @cached_property
-    def proof(self) -> Proof | None:
+    def proof(self) -> NodeProof | None:
         """The proof; None where none is issued."""
         return self.state.proof if self.state else None
 
     @cached_property
-    def validity(self) -> Validity | None:
+    def validity(self) -> ProofValidity | None:
         """What that is worth now."""
         return self.proof.within(*self.moment) if self.proof else None
 
@@ -266,7 +266,7 @@ def _faults(known: MetricsInput) -> Iterator[MetricFamily]:
     )
 
 
-def _fault_labels(fault: Fault) -> dict[str, str]:
+def _fault_labels(fault: NodeFault) -> dict[str, str]:
     """A subject of a GPU is a label of its own, without the word: "5"."""
     finding = fault.finding
     gpu = finding.subject.removeprefix("GPU ") if finding.subject.startswith("GPU ") else ""

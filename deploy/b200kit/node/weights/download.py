@@ -19,7 +19,7 @@ from typing import Any
 
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import PARTIAL, ManifestFile, size_text
-from b200kit.node.weights.source import Answer, Source, SourceError
+from b200kit.node.weights.source import FileAnswer, FileSource, SourceError
 
 CHUNK = 1 << 20
 READ_ONLY = 0o444
@@ -50,12 +50,12 @@ class Job:
 
     entry: ManifestFile
     target: Path
-    sources: Sequence[Source]
+    sources: Sequence[FileSource]
     manners: Manners
     arrived: Callable[[int], None]
 
 
-def bring(job: Job) -> Source | None:
+def bring(job: Job) -> FileSource | None:
     """Put the file in place; the source that completed it, None where its bytes were there.
 
     Raises FetchError with the error of each source.
@@ -101,7 +101,7 @@ def require_space(folder: Path, left: Sequence[ManifestFile]) -> None:
         raise FetchError(f"no disk space: {shortage} ({size_text(needed - free)})", final=True)
 
 
-def _from(job: Job, source: Source) -> None:
+def _from(job: Job, source: FileSource) -> None:
     """Bring the whole file from one source, going on where a try broke off."""
     tries, mixed = 0, _size(_partial(job)) > 0
     while True:
@@ -121,7 +121,7 @@ def _from(job: Job, source: Source) -> None:
         mixed = False
 
 
-def _receive(job: Job, source: Source) -> Any:
+def _receive(job: Job, source: FileSource) -> Any:
     """Append the rest to the partial file; the SHA-256 of it all. SourceError when cut short."""
     partial, entry = _partial(job), job.entry
     if _size(partial) >= entry.size:
@@ -140,7 +140,7 @@ def _receive(job: Job, source: Source) -> Any:
         answer.close()
 
 
-def _append(job: Job, answer: Answer, partial: Path) -> Any:
+def _append(job: Job, answer: FileAnswer, partial: Path) -> Any:
     digest = _digest(partial) if partial.exists() else hashlib.sha256()
     have, since, at_since = _size(partial), time.monotonic(), _size(partial)
     with partial.open("ab", buffering=0) as out:
@@ -164,7 +164,7 @@ def _append(job: Job, answer: Answer, partial: Path) -> Any:
     return digest
 
 
-def _require_pace(answer: Answer, got: int, seconds: float, slowest: float) -> None:
+def _require_pace(answer: FileAnswer, got: int, seconds: float, slowest: float) -> None:
     if got < slowest * seconds:
         message = f"too slow, {got} bytes in {seconds:.0f} s"
         raise SourceError(f"{answer.url}: {message}", again=True)

@@ -33,7 +33,7 @@ from b200kit.node.weights.manifest import (
     wrong,
 )
 from b200kit.node.weights.progress import Progress
-from b200kit.node.weights.source import Source, SourceError, insist, sources
+from b200kit.node.weights.source import FileSource, SourceError, insist, sources
 
 FAILED, REFUSED = 1, 3
 """Exit status: another try may help; no other try can. (2 is a wrong command line.)"""
@@ -123,7 +123,7 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def _manifest(
-    options: argparse.Namespace, found: Sequence[Source], manners: Manners
+    options: argparse.Namespace, found: Sequence[FileSource], manners: Manners
 ) -> tuple[bytes, tuple[ManifestFile, ...]]:
     """The manifest asked for: the one kept here or given, else of the first source that has it."""
     revision = options.revision
@@ -149,7 +149,7 @@ def _manifest(
     raise download.refusal(errors)
 
 
-def _whole(source: Source) -> bytes:
+def _whole(source: FileSource) -> bytes:
     answer = source.open(NAME)
     end = time.monotonic() + source.timeout
     try:

@@ -38,7 +38,7 @@ class SourceError(Exception):
 
 
 @dataclass
-class Source:
+class FileSource:
     """One base URL; the token, if any, is sent to its host alone, wherever it redirects to."""
 
     url: str
@@ -47,7 +47,7 @@ class Source:
     # Why nothing more is asked of it in this run; set when it cannot be reached at all.
     gone: str = ""
 
-    def open(self, path: str, offset: int = 0) -> Answer:
+    def open(self, path: str, offset: int = 0) -> FileAnswer:
         """What the source has of *path*, from *offset* on if it can do that, else whole."""
         url = f"{self.url.rstrip('/')}/{urllib.parse.quote(path)}"
         request = urllib.request.Request(url)  # noqa: S310 - the URL is the inventory's
@@ -74,11 +74,11 @@ class Source:
             raise SourceError(f"{url}: {error.reason}", again=True, gone=True) from None
         except (OSError, http.client.HTTPException) as error:
             raise SourceError(f"{url}: {_plain(error, self.timeout)}", again=True) from None
-        return Answer(url, reply, *_extent(reply, offset), timeout=self.timeout)
+        return FileAnswer(url, reply, *_extent(reply, offset), timeout=self.timeout)
 
 
 @dataclass
-class Answer:
+class FileAnswer:
     """An open answer: the bytes of a file from *offset* on; *size* of the whole file if known."""
 
     url: str
@@ -181,11 +181,11 @@ def _plain(error: Exception, timeout: float) -> str:
 
 def sources(
     store: str | None, peers: list[str], token_file: Path | None, timeout: float
-) -> list[Source]:
+) -> list[FileSource]:
     """Peers first, then the store; only the store gets the token."""
     token = token_file.read_text().strip() if token_file else None
-    found = [Source(url, timeout=timeout) for url in peers]
-    return [*found, Source(store, token, timeout)] if store else found
+    found = [FileSource(url, timeout=timeout) for url in peers]
+    return [*found, FileSource(store, token, timeout)] if store else found
 
 
 def insist(ask: Callable[[], T], tries: int, pause_s: float) -> T:

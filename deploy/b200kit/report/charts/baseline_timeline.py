@@ -22,7 +22,7 @@ Band = tuple[float, float, float, str]
 """Where the baseline lets one run's median lie, its middle (ms), and what the band is."""
 
 
-class Timeline(NamedTuple):
+class TimelinePictures(NamedTuple):
     """The section's pictures, what their markers mean, and the runs in figures."""
 
     figures: list[Figure]
@@ -30,12 +30,12 @@ class Timeline(NamedTuple):
     table: Table
 
 
-def timeline_of(record: Unmeasured | AgainstRecord) -> Timeline:
+def timeline_of(record: Unmeasured | AgainstRecord) -> TimelinePictures:
     """Return the pictures of a record: of each latency that two runs hold a median of."""
     medians = (f"{name} P50" for name in METRICS.values())
     head = ("run", "taken", *medians, "what it is", "changed before it")
     if isinstance(record, Unmeasured):
-        return Timeline([], [], Table(head, ()))
+        return TimelinePictures([], [], Table(head, ()))
     runs, kinds = record.timeline.runs, [_kind(run) for run in record.timeline.runs]
     if kinds and kinds[-1] != "cross":
         kinds[-1] = "diamond"
@@ -43,7 +43,7 @@ def timeline_of(record: Unmeasured | AgainstRecord) -> Timeline:
     rows = [_row(run, kind) for run, kind in zip(runs, kinds, strict=True)]
     counts = {"older": record.timeline.omitted, "of another load": record.timeline.other_load}
     others = "".join(f", {count} {words} left out" for words, count in counts.items() if count)
-    return Timeline(
+    return TimelinePictures(
         figures=[_figure(record, key, kinds) for key in shown],
         keys=[(kind, words) for kind, words in _KEYS.items() if shown and kind in kinds],
         table=Table(head, tuple(reversed(rows)), f"{len(runs)} runs in figures, in ms{others}"),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from b200kit.records.goodput_knee import Knee
 from b200kit.report.charts.chart import Chart, Point, linear
-from b200kit.report.content.tuning import Tuning, figure, goodput, whole
+from b200kit.report.content.tuning import ShownTuning, figure, goodput, whole
 from b200kit.report.html.figure import Figure
 
 SHAPES = ("dot", "square", "triangle", "diamond", "plus")
 """A layout each in one picture; the others are in the table."""
 
 
-def sweeps(tuning: Tuning) -> list[Figure]:
+def sweeps(tuning: ShownTuning) -> list[Figure]:
     """Return a picture a workload that was measured at two rates or more."""
     return [found for name in tuning.workloads if (found := _sweep(tuning, name))]
 
 
-def _sweep(tuning: Tuning, workload: str) -> Figure | None:
+def _sweep(tuning: ShownTuning, workload: str) -> Figure | None:
     """Return a line a layout, the chosen one and those with the most goodput, and the knees."""
     lines = {layout: _line(tuning, layout, workload) for layout in tuning.layouts}
     most = {layout: max(y for _, y in line) for layout, line in lines.items() if len(line) >= 2}
@@ -48,7 +48,7 @@ def _sweep(tuning: Tuning, workload: str) -> Figure | None:
     return chart.figure(title, f"{'; '.join(told)}.", caption, keys)
 
 
-def _line(tuning: Tuning, layout: str, workload: str) -> list[Point]:
+def _line(tuning: ShownTuning, layout: str, workload: str) -> list[Point]:
     """Return the goodput at each rate that was measured."""
     found = {
         cell.rate: good

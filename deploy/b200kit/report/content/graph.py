@@ -89,7 +89,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Nic:
+class GraphNic:
     """One RDMA device; `management` ones are the switches' own and carry no data."""
 
     name: str
@@ -100,7 +100,7 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GraphGpu:
     """One GPU; `lanes` go from the root port to the GPU itself, which is the last.
 
     `position` is its place in NVML's list; a GPU that only the PCI tree shows has none.
@@ -151,7 +151,7 @@ class NumaNode:
     id: int | None
     cpus: str
     memory: str
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GraphGpu, ...]
 
     @property
     def title(self) -> str:
@@ -166,9 +166,9 @@ class Topology:
     `missing` GPUs are expected, but neither NVML nor the PCI tree shows them.
     """
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GraphGpu, ...]
     numa: tuple[NumaNode, ...]
-    nics: tuple[Nic, ...]
+    nics: tuple[GraphNic, ...]
     nics_why: str
     pairs: dict[tuple[int, int], Pair]
     expected: int | None
@@ -187,12 +187,12 @@ class Topology:
         return sorted(free) if len(free) == self.missing else []
 
     @property
-    def data_nics(self) -> tuple[Nic, ...]:
+    def data_nics(self) -> tuple[GraphNic, ...]:
         """The NICs that carry data; one that may be the switches' own is none."""
         return tuple(nic for nic in self.nics if nic.management is False)
 
     @property
-    def management(self) -> tuple[Nic, ...]:
+    def management(self) -> tuple[GraphNic, ...]:
         """The devices through which the switches are managed."""
         return tuple(nic for nic in self.nics if nic.management)
 

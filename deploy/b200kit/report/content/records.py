@@ -167,7 +167,7 @@ def diagnosis_of(host: object) -> Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class RunConditions:
+class ShownConditions:
     """All that decided the figures of a run, by role; `why` is set where nothing is known."""
 
     why: str = ""
@@ -175,16 +175,16 @@ class RunConditions:
     groups: tuple[tuple[str, Pairs], ...] = ()
 
 
-def run_conditions_of(found: Unmeasured | AgainstRecord) -> RunConditions:
+def run_conditions_of(found: Unmeasured | AgainstRecord) -> ShownConditions:
     """Return the run conditions in the record of a host."""
     if isinstance(found, Unmeasured):
-        return RunConditions(str(found))
+        return ShownConditions(str(found))
     if (own := found.conditions) is None:
-        return RunConditions("unmeasured: it has no fields")
+        return ShownConditions("unmeasured: it has no fields")
     values = {field: value_of(own, field.name) for field in fields().values()}
     groups = tuple(
         (title, [(f.words, show(value)) for f, value in values.items() if f.role is role])
         for role, title in TITLES.items()
     )
     blind = sum(isinstance(value, Unmeasured) for value in values.values())
-    return RunConditions("", f"{len(values)} fields, {blind} of them unmeasured", groups)
+    return ShownConditions("", f"{len(values)} fields, {blind} of them unmeasured", groups)

@@ -90,7 +90,7 @@ def about(record: object) -> Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ShownStage:
     """One stage as text; `share` is its part of the longest one's time in percent, for its bar."""
 
     name: str
@@ -114,12 +114,12 @@ def _stage(entry: object) -> StageRecord:
         return StageRecord("unmeasured", detail=str(error))
 
 
-def stages(host: object) -> list[Stage]:
+def stages(host: object) -> list[ShownStage]:
     """The stages of a host as a page shows them."""
     found = recorded(host)
     longest = max((stage.seconds for stage in found), default=0.0)
     return [
-        Stage(
+        ShownStage(
             name=clean(stage.name),
             status=stage.status,
             tone=_TONES[stage.status],

@@ -24,10 +24,10 @@ from b200kit.report.content.graph import (
     GOOD,
     UNKNOWN,
     Fabric,
-    Gpu,
+    GraphGpu,
+    GraphNic,
     Lane,
     Links,
-    Nic,
     NumaNode,
     Pair,
     Topology,
@@ -108,7 +108,7 @@ class GraphInputs:
     view: StateView
     expected: View
     tones: Tones
-    nics: tuple[Nic, ...] = ()
+    nics: tuple[GraphNic, ...] = ()
 
     def figure(self, name: str) -> int | None:
         """A number of the hardware data."""
@@ -148,7 +148,7 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     return shared
 
 
-def _gpus(seen: GraphInputs) -> Iterator[Gpu]:
+def _gpus(seen: GraphInputs) -> Iterator[GraphGpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
     view = seen.view
     on_pci = {str(e.reading("address")).lower(): e for e in view.known_items("pci", "gpus")}
@@ -177,7 +177,9 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
     return [next(rest) if address == "?" else address for address in listed_as]
 
 
-def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: GraphInputs) -> Gpu:
+def _gpu(
+    position: int | None, address: str, gpu: GpuView, pci: View, seen: GraphInputs
+) -> GraphGpu:
     bridges = pci.known_items("bridges")
     path = None if pci.known(list, "bridges") is None else tuple(_address(b) for b in bridges)
     numa = _numa(pci, single=len(seen.view.known_items("numa")) == 1)
@@ -186,7 +188,7 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Grap
     names = (at,) if position is None else (gpu.subject, at)
     lanes = [_lane(b, seen) for b in bridges]
     nearest, how = _nearest(path, numa, seen.nics)
-    return Gpu(
+    return GraphGpu(
         index=gpu.known(int, "index"),
         position=position,
         module=gpu.known(int, "module_id"),
@@ -202,7 +204,7 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Grap
     )
 
 
-def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
+def _numa_nodes(view: StateView, gpus: tuple[GraphGpu, ...]) -> Iterator[NumaNode]:
     """Every NUMA node, with or without GPUs, then one for GPUs of no known node."""
     ids: set[int | None] = set()
     for entry in view.known_items("numa"):
@@ -297,8 +299,8 @@ def _own_lane(
     )
 
 
-def _nic(entry: View) -> Nic:
-    return Nic(
+def _nic(entry: View) -> GraphNic:
+    return GraphNic(
         name=entry.known(str, "name") or "?",
         address=_address(entry),
         numa=_numa(entry),
@@ -308,7 +310,7 @@ def _nic(entry: View) -> Nic:
 
 
 def _nearest(
-    path: tuple[str, ...] | None, numa: int | None, nics: tuple[Nic, ...]
+    path: tuple[str, ...] | None, numa: int | None, nics: tuple[GraphNic, ...]
 ) -> tuple[tuple[str, ...], str]:
     """The data NICs nearest to a GPU and the kind of path, in the words of `nvidia-smi topo -m`.
 
@@ -328,7 +330,7 @@ def _nearest(
     return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
 
 
-def _pair(seen: GraphInputs, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
+def _pair(seen: GraphInputs, gpus: tuple[GraphGpu, ...], a: int, b: int) -> Pair:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
     listed = seen.view.known_gpus
     ends = (gpus[a].links, gpus[b].links)
@@ -352,7 +354,7 @@ class MachineView:
     faulty: frozenset[str]
     replicas: dict[int | None, int]
 
-    def tone(self, gpu: Gpu) -> str:
+    def tone(self, gpu: GraphGpu) -> str:
         """Return the tone of a GPU: bad with a failed finding, else that of its NVLinks."""
         return BAD if gpu.name in self.faulty else gpu.nvlink_tone
 

@@ -26,7 +26,7 @@ NO_KNEE = Knee(None, None, None, None, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ShownTuning:
     """A tuning as it is shown; its layouts by their texts."""
 
     of: TuningResult
@@ -84,14 +84,14 @@ def figure(cell: TuningCell | None, measure: Measure) -> float | None:
     return measure(cell.ours.main) if cell and cell.is_done and cell.ours else None
 
 
-def tuning_of(host: object) -> Unmeasured | Tuning:
+def tuning_of(host: object) -> Unmeasured | ShownTuning:
     """Return the tuning of a HostRecord, or why there is none."""
     found = structured(TuningResult, read(host, "tuning"), "none")
     if isinstance(found, Unmeasured):
         return found
     # Where none says whether its figures are a stand-in's, the smoke test decides.
     known = [cell.ours.conditions.stand_in for cell in found.cells if cell.ours]
-    return Tuning(found, any(known or [is_stand_in(host)]))
+    return ShownTuning(found, any(known or [is_stand_in(host)]))
 
 
 _HEAD = ("layout", "workload", "rate", "status", "goodput", "of the rate", "TTFT P50", "TTFT P95",
@@ -102,7 +102,7 @@ _TIMES: tuple[Measure, ...] = (
 )  # fmt: skip
 
 
-def all_cells(tuning: Tuning) -> Table:
+def all_cells(tuning: ShownTuning) -> Table:
     """Return every cell in figures."""
     rows = []
     for cell in tuning.of.cells:
@@ -118,7 +118,7 @@ def all_cells(tuning: Tuning) -> Table:
     return Table(_HEAD, tuple(rows), f"{len(rows)} cells in figures (requests/s and ms)")
 
 
-def all_knees(tuning: Tuning) -> Table:
+def all_knees(tuning: ShownTuning) -> Table:
     """Return each knee with what is sure about it."""
     head = ("layout", "workload", "knee", "surely good to", "surely bad from", "goodput", "why")
     rows = [

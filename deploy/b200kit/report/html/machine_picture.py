@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.report.content.facts import fabric_line, links_line
-from b200kit.report.content.graph import COMPLETED, Gpu, NumaNode, Topology
+from b200kit.report.content.graph import COMPLETED, GraphGpu, NumaNode, Topology
 from b200kit.report.content.topology import MachineView
 from b200kit.report.html import pcie_picture
 from b200kit.report.html.svg import box, clip, el, group, line, picture, text
@@ -69,7 +69,7 @@ def _numa(node: NumaNode, machine: MachineView, x: float, width: float) -> str:
     return group(*parts, tip=tip)
 
 
-def _gpu(gpu: Gpu, x: float, machine: MachineView) -> str:
+def _gpu(gpu: GraphGpu, x: float, machine: MachineView) -> str:
     module = f"module {'?' if gpu.module is None else gpu.module}"
     tip = f"{gpu.name}, {module}, PCI {gpu.address}: {gpu.links.text} links up"
     tone = machine.tone(gpu)
@@ -92,7 +92,7 @@ def _gpu(gpu: Gpu, x: float, machine: MachineView) -> str:
     return group(*parts, tip=f"{tip}; fabric {gpu.fabric.state}")
 
 
-def _links(gpu: Gpu, x: float) -> Iterator[str]:
+def _links(gpu: GraphGpu, x: float) -> Iterator[str]:
     """Yield a line a link; a link that is down ends before it reaches the switch."""
     states = gpu.links.states
     unread = ("unknown",) * max((gpu.links.expected or 1) - len(states), 0)
@@ -106,7 +106,7 @@ def _links(gpu: Gpu, x: float) -> Iterator[str]:
         yield line(at, LINKS_TOP, at, SWITCH_TOP - (52 if state == "down" else 0), name)
 
 
-def _count(gpu: Gpu, middle: float) -> Iterator[str]:
+def _count(gpu: GraphGpu, middle: float) -> Iterator[str]:
     top = LINKS_TOP + 36
     yield box(middle - 29, top, 58, 22, f"pill {gpu.nvlink_tone}", 11)
     yield text(middle, top + 15.5, gpu.links.text, "t-pill", "middle")

@@ -27,7 +27,7 @@ from b200kit.report.content.readings import reported
 from b200kit.report.content.records import diagnosis_of, history_of, record_of, run_conditions_of
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.topology import MOST_GPUS, machine_of
-from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
+from b200kit.report.content.tuning import ShownTuning, all_cells, all_knees, tuning_of
 from b200kit.report.content.verdict import each_once, first_of, gate_line, verdict_of
 from b200kit.report.document import Pairs, Unmeasured, clean, read, show
 from b200kit.report.html.machine_picture import diagram
@@ -135,7 +135,7 @@ def _facts(host: object, graph: Topology) -> Pairs:
     ]
 
 
-def _tuned(found: Unmeasured | Tuning) -> dict[str, object] | None:
+def _tuned(found: Unmeasured | ShownTuning) -> dict[str, object] | None:
     """The section "tuning": what was found, its sweeps, every cell."""
     if isinstance(found, Unmeasured):
         return None

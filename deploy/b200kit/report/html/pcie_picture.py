@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from b200kit.report.content.graph import UNKNOWN, Gpu, Nic, Topology, worst
+from b200kit.report.content.graph import UNKNOWN, GraphGpu, GraphNic, Topology, worst
 from b200kit.report.content.topology import common
 from b200kit.report.document import clean
 from b200kit.report.html.svg import box, clip, group, line, text
@@ -14,11 +14,11 @@ HEIGHT = 76.0  # of the band between a NUMA box's head and its GPUs
 _BAR_TOP, _BAR = 26.0, 18.0
 _CHIP, _CHIP_HEIGHT, _CHIP_GAP = 54.0, 17.0, 4.0
 
-Placed = tuple[float, Gpu]
+Placed = tuple[float, GraphGpu]
 """A GPU of the graph and the left edge of its tile."""
 
 
-def switch_of(gpu: Gpu, graph: Topology) -> str:
+def switch_of(gpu: GraphGpu, graph: Topology) -> str:
     """The deepest bridge that a GPU shares with another GPU or a data NIC, else its root port."""
     path = gpu.bridges or ()
     others = [other.bridges or () for other in graph.gpus if other is not gpu]
@@ -42,7 +42,7 @@ def elsewhere(node: int | None, graph: Topology) -> str:
     return f"other NICs: {', '.join(clean(nic.name) for nic in here)}" if here else ""
 
 
-def chips(nics: Sequence[Nic], x: float, y: float, room: float, class_: str) -> Iterator[str]:
+def chips(nics: Sequence[GraphNic], x: float, y: float, room: float, class_: str) -> Iterator[str]:
     """Yield as many NICs as fit beside each other, and how many more there are."""
     fit = max(int((room + _CHIP_GAP) // (_CHIP + _CHIP_GAP)), 1)
     shown = nics if len(nics) <= fit else nics[: fit - 1]
@@ -58,7 +58,7 @@ def chips(nics: Sequence[Nic], x: float, y: float, room: float, class_: str) -> 
         )
 
 
-def _nic_tip(nic: Nic) -> str:
+def _nic_tip(nic: GraphNic) -> str:
     node = "?" if nic.numa is None else nic.numa
     use = "switch management, carries no data" if nic.management else "data"
     return clean(f"{nic.name}, PCI {nic.address}, NUMA node {node}, {use}")
@@ -90,13 +90,13 @@ def _switch(
         yield from _lane(gpu, switch, x + tile / 2, top)
 
 
-def _above(gpu: Gpu, switch: str) -> tuple[str, ...]:
+def _above(gpu: GraphGpu, switch: str) -> tuple[str, ...]:
     """The bridges of a GPU's path down to the switch."""
     path = gpu.bridges or ()
     return path[: path.index(switch) + 1] if switch in path else ()
 
 
-def _lane(gpu: Gpu, switch: str, x: float, top: float) -> Iterator[str]:
+def _lane(gpu: GraphGpu, switch: str, x: float, top: float) -> Iterator[str]:
     """The link from the switch to the GPU, with its width beside it: all below the switch."""
     above = _above(gpu, switch)
     own = [lane for lane in gpu.lanes if lane.address not in above]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from b200kit.node.lib.cpulist import format as ranges
-from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Gpu, Topology
+from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, GraphGpu, Topology
 from b200kit.report.document import clean
 from b200kit.report.terminal.lines import Lines, Piece, shorten
 
@@ -56,7 +56,7 @@ def topology_lines(page: Lines, graph: Topology) -> None:
             row += _ends(graph.gpus[at]) if with_ends else ()
             page.line(*row)
             text += "".join(piece if isinstance(piece, str) else piece[0] for piece in row)
-    by_text: dict[str, list[Gpu]] = {}
+    by_text: dict[str, list[GraphGpu]] = {}
     for gpu in graph.gpus:
         if faults := "; ".join(_faults(gpu)):
             by_text.setdefault(faults, []).append(gpu)
@@ -78,7 +78,7 @@ def topology_is_in_doubt(graph: Topology) -> bool:
     return graph.tone == BAD or (read and graph.tone != GOOD)
 
 
-def _short(gpu: Gpu) -> str:
+def _short(gpu: GraphGpu) -> str:
     """ "GPU3", or the PCI bus of a GPU that NVML does not list."""
     if gpu.index is not None:
         return shorten(f"GPU{gpu.index}", _CELL - 1)
@@ -101,7 +101,7 @@ def _cell(graph: Topology, a: int, b: int) -> Iterable[Piece]:
     return _marked(pair.text, pair.tone, _CELL)
 
 
-def _ends(gpu: Gpu) -> list[Piece]:
+def _ends(gpu: GraphGpu) -> list[Piece]:
     """Its links, NUMA node, PCIe link and nearest NICs."""
     node = "?" if gpu.numa is None else str(gpu.numa)
     names = [clean(name) for name in gpu.nics]
@@ -122,7 +122,7 @@ def _marked(cell: str, tone: str, width: int) -> list[Piece]:
     return [text if tone == GOOD else (text, tone), " " * (width - len(text))]
 
 
-def _faults(gpu: Gpu) -> Iterable[str]:
+def _faults(gpu: GraphGpu) -> Iterable[str]:
     """What is bad about one GPU's own edges."""
     for word, numbers in (("down", gpu.links.down), ("slow", gpu.links.slow)):
         if numbers:

@@ -11,7 +11,7 @@ from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
 
-class Reboot:
+class RebootNode:
     """By the operating system itself; one that hangs needs the power cycle above it."""
 
     def facts(self, node: Node) -> dict[str, Any]:
@@ -39,4 +39,4 @@ class Reboot:
             node.state = None
 
 
-ACTION = Reboot()
+ACTION = RebootNode()

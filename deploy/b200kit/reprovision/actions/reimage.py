@@ -32,7 +32,7 @@ AFTER = "re-image"
 _SOURCE_S = 60
 
 
-class Reimage:
+class ReimageNode:
     """See b200kit.reprovision.actions.RemediationAction."""
 
     def facts(self, node: Node) -> dict[str, Any]:
@@ -145,4 +145,4 @@ def _pins(node: Node) -> host_keys.Pins:
     return host_keys.of(node.connected().host)
 
 
-ACTION = Reimage()
+ACTION = ReimageNode()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from b200kit.node.lib.documents import LARGE, Malformed, Object, decode
 from b200kit.records import machines
-from b200kit.records.machines import Machine
+from b200kit.records.machines import MachineIdentity
 from b200kit.reprovision import site_command
 from b200kit.reprovision.actions import ActionFailed, ActionRefused
 
@@ -37,7 +37,7 @@ _NEVER_READ = (
 class Power(Protocol):
     """One node's power. Each call talks to the controller and raises ActionRefused."""
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineIdentity:
         """Which machine the controller says it switches."""
 
     def state(self) -> str:
@@ -69,7 +69,7 @@ class CommandPower:
             "B200_BMC_PASSWORD": password.reveal().decode(),
         }
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineIdentity:
         """See Power."""
         try:
             said = decode(Object, self._run("machine"), LARGE)
@@ -116,7 +116,7 @@ def of(node: Node) -> Power:
     else:
         power = import_module("b200kit.reprovision.power.redfish").Controller(bmc, password)
     seen = machines.of_state(node.record.state)
-    if seen == Machine():
+    if seen == MachineIdentity():
         seen = machines.known(node.name)
     why = refusal(machines.machine(bmc.uuid, bmc.serial), seen, power.machine())
     if why:
@@ -127,7 +127,7 @@ def of(node: Node) -> Power:
     return power
 
 
-def refusal(asked: Machine, seen: Machine, reported: Machine) -> str | None:
+def refusal(asked: MachineIdentity, seen: MachineIdentity, reported: MachineIdentity) -> str | None:
     """None where *reported*, the controller's word, is the node; else what differs.
 
     *asked* is the inventory's: what it names must be the controller's, and decides then between
@@ -136,7 +136,7 @@ def refusal(asked: Machine, seen: Machine, reported: Machine) -> str | None:
     named = [name for name in _FIELDS if getattr(asked, name)]
     if not all(_same(name, asked, reported) for name in named):
         return f"it reports {reported}; the inventory says {asked}"
-    if seen == Machine():
+    if seen == MachineIdentity():
         return None if named else f"it reports {reported}, {_NEVER_READ}"
     both = [name for name in _FIELDS if getattr(seen, name) and getattr(reported, name)]
     decisive = [name for name in both if name in named] or both[:1]
@@ -145,7 +145,7 @@ def refusal(asked: Machine, seen: Machine, reported: Machine) -> str | None:
     return f"it reports {reported}; the node itself says {seen}"
 
 
-def _same(field: str, one: Machine, other: Machine) -> bool:
+def _same(field: str, one: MachineIdentity, other: MachineIdentity) -> bool:
     first, second = getattr(one, field), getattr(other, field)
     if not first or not second:
         return False

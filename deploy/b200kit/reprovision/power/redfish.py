@@ -20,7 +20,7 @@ from sushy import auth, connector, exceptions
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
 from b200kit.records import machines
-from b200kit.records.machines import Machine
+from b200kit.records.machines import MachineIdentity
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import OFF, ON
 
@@ -38,7 +38,7 @@ class Controller:
     def __init__(self, bmc: Bmc, password: Secret) -> None:
         self._bmc, self._password = bmc, password
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineIdentity:
         """See b200kit.reprovision.power.Power. Its UUID is in the order that the node's operating
         system shows (DSP0268, ComputerSystem.UUID); not every firmware heeds that.
         """

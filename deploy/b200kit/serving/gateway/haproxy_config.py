@@ -88,7 +88,7 @@ class BackendServer:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class GatewayEndpoint:
     """Where the gateway listens, and who is behind it."""
 
     name: str
@@ -119,7 +119,7 @@ class Endpoint:
 
 def files(
     gateway: Gateway,
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[GatewayEndpoint],
     secrets: Mapping[str, Secret],
     paths: Paths = PATHS,
     notify: tuple[str, ...] = (),
@@ -164,7 +164,7 @@ def _clients(keys: Sequence[tuple[str, Secret]]) -> bytes:
 
 def _config(
     gateway: Gateway,
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[GatewayEndpoint],
     keys: Sequence[tuple[str, Secret]],
     paths: Paths,
     own: Secret | None,
@@ -189,7 +189,7 @@ def _config(
     )
 
 
-def _unlimited(gateway: Gateway, endpoints: Sequence[Endpoint]) -> list[str]:
+def _unlimited(gateway: Gateway, endpoints: Sequence[GatewayEndpoint]) -> list[str]:
     """Sources without a limit of connections: the node itself, and those of the inventory."""
     own = {e.bind for e in endpoints if not ipaddress.ip_address(e.bind).is_unspecified}
     return sorted({"127.0.0.1", "::1", *own, *gateway.unlimited_sources})

@@ -19,7 +19,7 @@ from b200kit.inventory.keys.gateway import Router
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway.router import CONFIG
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File, NodeUnit
 from b200kit.node.weights.manifest import STAMP
 from b200kit.run.node import Node
 from b200kit.run.render import render
@@ -93,9 +93,9 @@ def files(node: Node, layout: Sequence[Replica], cpus: str) -> list[File]:
     ]
 
 
-def units(node: Node) -> tuple[Unit, ...]:
+def units(node: Node) -> tuple[NodeUnit, ...]:
     """Its unit, running."""
-    return (Unit(UNIT),) if node.spec.gateway.router else ()
+    return (NodeUnit(UNIT),) if node.spec.gateway.router else ()
 
 
 def stamps(node: Node) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ are from: `AttentionSpec` and `MLAAttentionSpec` of vllm/v1/kv_cache_interface.p
 from __future__ import annotations
 
 from b200kit.sizing.config_keys import Config
-from b200kit.sizing.dimensions import Cache, Layer, State
+from b200kit.sizing.dimensions import Cache, Layer, LayerState
 
 # One token of an indexer's cache: 128 FP8 and a scale of 4 bytes (DeepseekV32IndexerCache of
 # vllm/models/deepseek_v32/attention.py).
@@ -96,7 +96,7 @@ def delta_net(config: Config, hidden: int) -> Layer:
     kernel, channels = config.whole("linear_conv_kernel_dim"), 2 * key + value
     inputs = hidden * (channels + value + 2 * value_heads) + channels * kernel
     ssm_bytes = state_bytes(config.word("mamba_ssm_dtype", "float32"))
-    state = State(channels=channels, kernel=kernel, ssm=value * wide, ssm_bytes=ssm_bytes)
+    state = LayerState(channels=channels, kernel=kernel, ssm=value * wide, ssm_bytes=ssm_bytes)
     cut = ("attention", value)
     return Layer(attention=inputs + value * hidden, keeps=(state,), cuts=(cut,))
 
@@ -112,7 +112,9 @@ def mamba2(config: Config, hidden: int) -> Layer:
     kernel, channels = config.whole("conv_kernel"), inner + 2 * groups * size
     inputs = hidden * (channels + inner + heads) + channels * kernel
     name = config.word("mamba_ssm_cache_dtype") or config.word("mamba_ssm_dtype", "float32")
-    state = State(channels=channels, kernel=kernel, ssm=inner * size, ssm_bytes=state_bytes(name))
+    state = LayerState(
+        channels=channels, kernel=kernel, ssm=inner * size, ssm_bytes=state_bytes(name)
+    )
     cut = ("attention", inner)
     return Layer(attention=inputs + inner * hidden, keeps=(state,), cuts=(cut,))
 

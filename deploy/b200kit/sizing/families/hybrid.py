@@ -6,7 +6,7 @@ vllm/model_executor/models/nemotron_h.py; vllm/models/kimi_k3/nvidia/kda.py and 
 from __future__ import annotations
 
 from b200kit.sizing.config_keys import Config
-from b200kit.sizing.dimensions import Layer, ModelError, Stack, State
+from b200kit.sizing.dimensions import Layer, LayerState, ModelError, Stack
 from b200kit.sizing.families import blocks, transformer
 
 # Nemotron-H writes its layers as letters or, later, as words.
@@ -80,5 +80,5 @@ def _delta(linear: Config, hidden: int) -> Layer:
     gate = hidden * inner if linear.flag("use_full_rank_gate") else width * (hidden + inner)
     decay = width * (hidden + inner) + hidden * heads
     weights = 4 * hidden * inner + gate + decay + 3 * inner * kernel
-    state = State(channels=3 * inner, kernel=kernel, ssm=inner * width)
+    state = LayerState(channels=3 * inner, kernel=kernel, ssm=inner * width)
     return Layer(attention=weights, keeps=(state,), cuts=(("attention", inner),))

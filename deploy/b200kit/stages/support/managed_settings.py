@@ -9,7 +9,7 @@ from typing import Any
 from b200kit.catalog import hardware, load
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.host import settings_in_force, settings_table
-from b200kit.node.host.settings_in_force import Effect, Standing
+from b200kit.node.host.settings_in_force import Effect, SettingState
 from b200kit.node.host.settings_table import Setting, Value
 from b200kit.node.state.view import StateView, View
 from b200kit.run.node import Node
@@ -55,11 +55,11 @@ class Managed:
         found = [
             effect
             for name, effect in self.effects.items()
-            if boot_means(self.table[name]) == means and effect.standing is Standing.WRONG
+            if boot_means(self.table[name]) == means and effect.standing is SettingState.WRONG
         ]
         loaded = isinstance(self.state.reading("modules", "nouveau"), bool | str)
         if means == "modprobe" and loaded and "nouveau" in self.chosen:
-            found.append(Effect("nouveau", Standing.WRONG, "is loaded", "loaded", "off"))
+            found.append(Effect("nouveau", SettingState.WRONG, "is loaded", "loaded", "off"))
         return found
 
     def applies(self, name: str) -> bool:

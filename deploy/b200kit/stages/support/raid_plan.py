@@ -24,7 +24,7 @@ MEMBER = "linux_raid_member"
 _WHOLE = ("disk", "loop")
 
 
-class Refusal(ValueError):
+class RaidRefusal(ValueError):
     """Why nothing is done to these disks: one line with what was observed and what to do."""
 
 
@@ -44,7 +44,7 @@ def steps(storage: Storage, observed: object) -> list[RaidStep]:
         _known(mounted, f"what is mounted at {storage.mount}")
     if not storage.disks:
         if not mounted:
-            raise Refusal(
+            raise RaidRefusal(
                 f"{storage.mount} is not a mount of its own, and storage.disks names no disk to "
                 "make one of: mount it, or name disks"
             )
@@ -55,7 +55,9 @@ def steps(storage: Storage, observed: object) -> list[RaidStep]:
     else:
         target, found = _on_array(storage, disks, reading)
     if mounted and (found or mounted.get("device") != target):
-        raise Refusal(f"{mounted.get('device')} is mounted at {storage.mount}: unmount it first")
+        raise RaidRefusal(
+            f"{mounted.get('device')} is mounted at {storage.mount}: unmount it first"
+        )
     return found
 
 
@@ -63,7 +65,7 @@ def _known(value: object, what: str) -> Json:
     """A part of the reading; nothing is assumed of one that was not read."""
     if not isinstance(value, Mapping) or "unmeasured" in value:
         why = value.get("unmeasured") if isinstance(value, Mapping) else "nothing was read"
-        raise Refusal(f"{what} could not be read: {why}")
+        raise RaidRefusal(f"{what} could not be read: {why}")
     return value
 
 
@@ -71,7 +73,7 @@ def _disk(path: str, reading: Json) -> Json:
     """A disk with its `path` as the inventory names it."""
     disks = _known(reading.get("disks"), "the disks")
     if disks.get(path, "") is None:
-        raise Refusal(f"{path}: there is no such disk")
+        raise RaidRefusal(f"{path}: there is no such disk")
     disk = _known(disks.get(path), path)
     for key in ("device", "kind", "read_only", "claimed", "partitions", "signatures", "blank"):
         if not isinstance(disk.get(key), str | bool | list):
@@ -98,7 +100,7 @@ def _on_array(storage: Storage, disks: Sequence[Json], reading: Json) -> tuple[s
             _known(signatures, f"what lies on {device}")
         if others or not _is_whole(storage, signatures):
             found = "another array" if others else _tell(signatures) or "no file system"
-            raise Refusal(
+            raise RaidRefusal(
                 f"{device} holds {found}, not the store of these disks: nothing was changed. "
                 f"{_blanking(disks, device)}"
             )
@@ -108,7 +110,7 @@ def _on_array(storage: Storage, disks: Sequence[Json], reading: Json) -> tuple[s
             _refuse_used(disk)
         return name, [_assemble(storage, disks, name, uuid)]
     if len(others) < len(disks):
-        raise Refusal(
+        raise RaidRefusal(
             f"{len(disks) - len(others)} of {len(disks)} disks belong to this node's array and "
             f"{', '.join(others)} does not, so what was on it is lost: put the missing disk back. "
             f"{_blanking(disks)}"
@@ -151,13 +153,13 @@ def _refuse_used(disk: Json) -> None:
     """Raise Refusal for a disk that may not be written, whatever lies on it."""
     path, device = disk["path"], disk["device"]
     if disk["kind"] not in _WHOLE:
-        raise Refusal(f"{path} ({device}) is no whole disk (kind: {disk['kind']}): name one")
+        raise RaidRefusal(f"{path} ({device}) is no whole disk (kind: {disk['kind']}): name one")
     if disk["claimed"]:
-        raise Refusal(
+        raise RaidRefusal(
             f"{path} is in use, as `lsblk {device}` shows: end that first, or name another disk"
         )
     if disk["read_only"]:
-        raise Refusal(f"{path} is read-only")
+        raise RaidRefusal(f"{path} is read-only")
 
 
 def _refuse_unless_blank(disks: Sequence[Json]) -> None:
@@ -167,7 +169,7 @@ def _refuse_unless_blank(disks: Sequence[Json]) -> None:
     full = [disk for disk in disks if _content(disk)]
     if full:
         more = f" (and {len(full) - 1} more disks)" if len(full) > 1 else ""
-        raise Refusal(
+        raise RaidRefusal(
             f"{full[0]['path']} is not blank, it has {_content(full[0])}{more}: nothing was "
             f"changed. {_blanking(full)}"
         )

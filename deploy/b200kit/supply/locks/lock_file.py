@@ -14,7 +14,7 @@ _SAID = re.compile(r"^# ([a-z ]+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Pin:
+class LockedPackage:
     """One locked package."""
 
     name: str
@@ -29,11 +29,11 @@ def entries(text: str) -> Iterator[str]:
             yield bare
 
 
-def pins(text: str) -> dict[str, Pin]:
+def pins(text: str) -> dict[str, LockedPackage]:
     """What a lock pins, by normal name; other lines are left to `rules`."""
     found = ((_PIN.match(entry), entry) for entry in entries(text))
     every = [
-        Pin(canonicalize_name(match[1]), match[2], tuple(_HASH.findall(entry)))
+        LockedPackage(canonicalize_name(match[1]), match[2], tuple(_HASH.findall(entry)))
         for match, entry in found
         if match
     ]
@@ -57,7 +57,7 @@ def difference(before: str, after: str) -> list[str]:
     return [line for name in sorted({*old, *new}) if (line := _changed(name, old, new))]
 
 
-def _changed(name: str, old: Mapping[str, Pin], new: Mapping[str, Pin]) -> str:
+def _changed(name: str, old: Mapping[str, LockedPackage], new: Mapping[str, LockedPackage]) -> str:
     if name not in old:
         return f"+ {name} {new[name].version}"
     if name not in new:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 
 from b200kit.supply.locks import resolver
-from b200kit.supply.locks.lock_file import Pin, entries, pins, said
-from b200kit.supply.locks.recipe import Recipe
+from b200kit.supply.locks.lock_file import LockedPackage, entries, pins, said
+from b200kit.supply.locks.recipe import LockRecipe
 from b200kit.supply.locks.resolver import Request
 from b200kit.supply.program import SupplyRefused
 
@@ -22,7 +22,7 @@ _TOOLKIT = re.compile(
 _ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+_-]+((\s+--hash=\S+)*)\s*")
 
 
-def faults(text: str, recipe: Recipe, name: str) -> list[str]:
+def faults(text: str, recipe: LockRecipe, name: str) -> list[str]:
     """Why a lock of a recipe, in a file of this name, can't be what it is to be; [] for none."""
     found = pins(text)
     return [
@@ -48,7 +48,7 @@ def _lines(text: str) -> Iterator[str]:
         names.add(name)
 
 
-def _header_faults(text: str, recipe: Recipe, name: str) -> Iterator[str]:
+def _header_faults(text: str, recipe: LockRecipe, name: str) -> Iterator[str]:
     pythons = said(text, "python")
     if len(pythons) != 1:
         yield f"it names {', '.join(pythons) or 'no Python'} instead of one Python"
@@ -58,7 +58,7 @@ def _header_faults(text: str, recipe: Recipe, name: str) -> Iterator[str]:
         yield f"it does not name glibc {recipe.glibc}"
 
 
-def _cuda(found: Mapping[str, Pin]) -> Iterator[str]:
+def _cuda(found: Mapping[str, LockedPackage]) -> Iterator[str]:
     """Compiler, headers and run time of several CUDA releases do not work together."""
     parts = {name: pin.version for name, pin in found.items() if _TOOLKIT.fullmatch(name)}
     releases = {_release(version) for version in parts.values()}
@@ -70,7 +70,7 @@ def _cuda(found: Mapping[str, Pin]) -> Iterator[str]:
         yield f"cuda-python {python.version} beside cuda-bindings {bindings.version}"
 
 
-def _kernel_faults(found: Mapping[str, Pin], recipe: Recipe) -> Iterator[str]:
+def _kernel_faults(found: Mapping[str, LockedPackage], recipe: LockRecipe) -> Iterator[str]:
     """Kernels of another version are refused by the package itself, when it is imported."""
     package = found.get(recipe.kernels_of)
     there = [found[name] for name in recipe.kernels if name in found]
@@ -93,16 +93,16 @@ def _major(version: str) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LockRequest:
     """A version of an engine; *compiled* keeps a package whose kernels can't be had."""
 
-    recipe: Recipe
+    recipe: LockRecipe
     version: str
     overrides: tuple[str, ...] = ()
     compiled: bool = False
 
 
-def make(wanted: Wanted, python: str, day: str) -> str:
+def make(wanted: LockRequest, python: str, day: str) -> str:
     """The text of the lock; `SupplyRefused` where there is none, or none that would work."""
     recipe = wanted.recipe
     given = (*recipe.overrides.get(wanted.version, ()), *wanted.overrides)
@@ -120,7 +120,7 @@ def make(wanted: Wanted, python: str, day: str) -> str:
     return text
 
 
-def _with_kernels(wanted: Wanted, request: Request) -> tuple[str, str]:
+def _with_kernels(wanted: LockRequest, request: Request) -> tuple[str, str]:
     """The packages, and the one that is left out because its kernels can't be had."""
     body, of = resolver.resolve(request), wanted.recipe.kernels_of
     package = pins(body).get(of)
@@ -140,7 +140,9 @@ def nowhere(package: str) -> str:
     return f'{package} ; sys_platform == "none"'
 
 
-def _header(wanted: Wanted, python: str, day: str, overrides: Sequence[str], left_out: str) -> str:
+def _header(
+    wanted: LockRequest, python: str, day: str, overrides: Sequence[str], left_out: str
+) -> str:
     recipe = wanted.recipe
     lines = [
         f"{recipe.label} and all it needs: x86-64 Linux, wheels only.",

@@ -13,7 +13,7 @@ _RECIPES = Path(__file__).with_name("recipes.yaml")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LockRecipe:
     """How the lock of one engine and kind is made."""
 
     engine: str
@@ -33,11 +33,11 @@ class Recipe:
 
 
 @cache
-def recipes() -> Mapping[tuple[str, str], Recipe]:
+def recipes() -> Mapping[tuple[str, str], LockRecipe]:
     """Every recipe by engine and kind."""
     read = shipped.read(_RECIPES)
     return {
-        (engine, kind): Recipe(
+        (engine, kind): LockRecipe(
             engine=engine,
             kind=kind,
             kernels_of=given["kernels"]["of"],

@@ -10,7 +10,7 @@ from typing import Any
 from b200kit.catalog import systems
 from b200kit.inventory.keys.parts import Engine
 from b200kit.run import places
-from b200kit.supply.locks.recipe import Recipe, recipes
+from b200kit.supply.locks.recipe import LockRecipe, recipes
 
 
 def filled(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -49,5 +49,5 @@ def command(engine: Engine) -> str:
     return f"b200 lock {engine.name} {engine.version}" if _recipe(engine) else ""
 
 
-def _recipe(engine: Engine) -> Recipe | None:
+def _recipe(engine: Engine) -> LockRecipe | None:
     return recipes().get((engine.name, engine.kind))

@@ -18,7 +18,7 @@ from b200kit.node.lib.apt_output import offers
 from b200kit.node.packages import candidates
 from b200kit.node.weights.manifest import ManifestFile
 from b200kit.run.render import render
-from b200kit.supply.mirror.needs import Transaction
+from b200kit.supply.mirror.needs import PackageSet
 from b200kit.supply.program import SupplyRefused
 
 _MISSING = "apt-get is not installed: a mirror is built on Debian or Ubuntu"
@@ -52,7 +52,7 @@ class Closure:
     """apt for one transaction; *pool* is where its packages come to lie."""
 
     def __init__(
-        self, work: Path, of: Transaction, pool: Path, distribution: Path | None = None
+        self, work: Path, of: PackageSet, pool: Path, distribution: Path | None = None
     ) -> None:
         self.root, self.of = work, of
         for folder in ("state/lists/partial", "cache", "sources.list.d"):

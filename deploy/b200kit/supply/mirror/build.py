@@ -15,12 +15,12 @@ from pathlib import Path
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import PARTIAL, ManifestFile
-from b200kit.node.weights.source import Source
+from b200kit.node.weights.source import FileSource
 from b200kit.supply.mirror import images, sums, wheels
-from b200kit.supply.mirror.needs import Checkpoint, Needs
+from b200kit.supply.mirror.needs import MirroredModel, Needs
 from b200kit.supply.mirror.signature import Signer
 from b200kit.supply.mirror.sums import Sums
-from b200kit.supply.mirror.wanted import MODELS, WHEELS, Wanted
+from b200kit.supply.mirror.wanted import MODELS, WHEELS, WantedFiles
 from b200kit.supply.models import hub, publish
 from b200kit.supply.models.manifest import origin_of
 from b200kit.supply.program import SupplyRefused, run
@@ -31,7 +31,7 @@ _PAGE = f"{WHEELS}/index.html"
 Say = Callable[[str], None]
 
 
-def is_built(root: Path, of: Wanted, signer: Signer) -> bool:
+def is_built(root: Path, of: WantedFiles, signer: Signer) -> bool:
     """Whether the mirror has these files already, by good sums with time left."""
     try:
         there = sums.read(root)
@@ -69,7 +69,7 @@ def require_own(root: Path) -> None:
         raise SupplyRefused(f"{root} holds {foreign[0]}, which is no part of a mirror")
 
 
-def fetch(root: Path, of: Wanted, say: Say) -> None:
+def fetch(root: Path, of: WantedFiles, say: Say) -> None:
     """Bring everything that is not there."""
     # No mirror from here on, until the next sums.
     for name in sums.OWN:
@@ -111,8 +111,8 @@ def _fetch_wheels(folder: Path, of: Mapping[str, ManifestFile], say: Say) -> Non
         if path.name.removesuffix(PARTIAL) not in named:
             path.unlink()
 
-    def source(entry: ManifestFile) -> Source:
-        return Source(named[entry.path].rpartition("/")[0])
+    def source(entry: ManifestFile) -> FileSource:
+        return FileSource(named[entry.path].rpartition("/")[0])
 
     publish.fetch(folder, list(of.values()), source, lambda line: say(f"wheels: {line}"))
     (folder / f".lock{PARTIAL}").unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def _fetch_wheels(folder: Path, of: Mapping[str, ManifestFile], say: Say) -> Non
 
 
 def _fetch_model(
-    root: Path, model: Checkpoint, raw: bytes, entries: Sequence[ManifestFile], say: Say
+    root: Path, model: MirroredModel, raw: bytes, entries: Sequence[ManifestFile], say: Say
 ) -> None:
     target = root / model.folder
     if publish.is_there(target, raw, entries):
@@ -134,7 +134,7 @@ def _fetch_model(
     publish.place(folder, raw, entries)
 
 
-def finish(root: Path, needs: Needs, of: Wanted, signer: Signer, days: int) -> Sums:
+def finish(root: Path, needs: Needs, of: WantedFiles, signer: Signer, days: int) -> Sums:
     """Publish the packages, remove what nobody wants, write and sign the sums."""
     now = datetime.now(UTC).replace(microsecond=0)
     expires = now + timedelta(days=days)

@@ -13,7 +13,7 @@ from b200kit.node.state.drift import Package
 
 
 @dataclass(frozen=True)
-class Transaction:
+class PackageSet:
     """What nodes of one kind install: the packages, from where, under which preferences."""
 
     system: str
@@ -23,7 +23,7 @@ class Transaction:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class MirroredModel:
     """A model at one revision; *manifest* is its file on the controller, which *made_by* makes."""
 
     name: str
@@ -38,7 +38,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """Nodes that take the same from the same place.
 
     source: the mirror's URL; None where they take it from the origins themselves. lock: a
@@ -47,9 +47,9 @@ class Kind:
 
     nodes: tuple[str, ...]
     source: str | None
-    transaction: Transaction
+    transaction: PackageSet
     lock: str | None
-    model: Checkpoint
+    model: MirroredModel
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Needs:
 
     key: str
     fingerprint: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[NodeKind, ...]
     # What nodes get elsewhere, one line each.
     notes: tuple[str, ...]
     described: str
 
     @property
-    def transactions(self) -> tuple[Transaction, ...]:
+    def transactions(self) -> tuple[PackageSet, ...]:
         """What is asked of apt, once each."""
         return tuple(dict.fromkeys(kind.transaction for kind in self.kinds))
 
@@ -74,7 +74,7 @@ class Needs:
         return tuple(sorted({kind.lock for kind in self.kinds if kind.lock}))
 
     @property
-    def models(self) -> tuple[Checkpoint, ...]:
+    def models(self) -> tuple[MirroredModel, ...]:
         """The models."""
         return tuple(dict.fromkeys(kind.model for kind in self.kinds))
 

@@ -16,7 +16,7 @@ from b200kit.node.weights.manifest import ManifestError, ManifestFile, parse
 from b200kit.supply.mirror import images, wheels
 from b200kit.supply.mirror.apt_closure import Closure
 from b200kit.supply.mirror.images import Image
-from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs
+from b200kit.supply.mirror.needs import MirroredModel, Needs, NodeKind
 from b200kit.supply.models.manifest import origin_of
 from b200kit.supply.program import SupplyRefused
 
@@ -37,7 +37,7 @@ class MirrorPart:
 class Download:
     """What each of some nodes takes, in bytes; packages at most: it may have some already."""
 
-    kind: Kind
+    kind: NodeKind
     packages: int
     wheels: int
     model: int
@@ -49,13 +49,13 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFiles:
     """Everything that comes from elsewhere: path in the mirror to where from, size and SHA-256."""
 
     apt: tuple[tuple[Closure, dict[str, ManifestFile]], ...]
     # URL to file of the wheels of each lock.
     locks: Mapping[str, Mapping[str, ManifestFile]]
-    models: tuple[tuple[Checkpoint, bytes, tuple[ManifestFile, ...]], ...]
+    models: tuple[tuple[MirroredModel, bytes, tuple[ManifestFile, ...]], ...]
     images: tuple[Image, ...] = ()
 
     @property
@@ -85,7 +85,7 @@ def _manifest(raw: bytes) -> ManifestFile:
 def find(
     needs: Needs, root: Path, work: Path, distributions: Mapping[str, Path],
     pulled: Sequence[str] = (),
-) -> Wanted:  # fmt: skip
+) -> WantedFiles:  # fmt: skip
     """Ask apt, the package index, registries and the models' manifests what there is to fetch."""
     solved = []
     for number, transaction in enumerate(needs.transactions):
@@ -95,10 +95,12 @@ def find(
         solved.append((apt, apt.closure()))
     locks = {lock: wheels.wanted(Path(lock)) for lock in needs.locks}
     models = tuple(_of_model(model, root) for model in needs.models)
-    return Wanted(tuple(solved), locks, models, tuple(map(images.find, dict.fromkeys(pulled))))
+    return WantedFiles(tuple(solved), locks, models, tuple(map(images.find, dict.fromkeys(pulled))))
 
 
-def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[ManifestFile, ...]]:
+def _of_model(
+    model: MirroredModel, root: Path
+) -> tuple[MirroredModel, bytes, tuple[ManifestFile, ...]]:
     """A model's manifest: pinned beside the inventory, or published into the mirror already."""
     for path in (Path(model.manifest), root / model.folder / MANIFEST):
         if path.is_file():
@@ -113,7 +115,7 @@ def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[M
     )
 
 
-def parts(of: Wanted) -> Iterator[MirrorPart]:
+def parts(of: WantedFiles) -> Iterator[MirrorPart]:
     """The plan's lines."""
     for system in dict.fromkeys(apt.of.system for apt, _ in of.apt):
         pool = of.pool(system).values()
@@ -130,7 +132,7 @@ def parts(of: Wanted) -> Iterator[MirrorPart]:
         yield MirrorPart(f"image {image.name}", len(image.entries), _sum(image.entries), (host,))
 
 
-def downloads(needs: Needs, of: Wanted) -> Iterator[Download]:
+def downloads(needs: Needs, of: WantedFiles) -> Iterator[Download]:
     """What nodes of each kind take from the mirror, or from the origins."""
     packages = {apt.of: _sum(found.values()) for apt, found in of.apt}
     locks = {lock: _sum(found.values()) for lock, found in of.locks.items()}

@@ -108,7 +108,7 @@ def _size(url: str) -> int:
 
 
 def _require_all(
-    lock: Path, pins: dict[str, lock_file.Pin], files: dict[str, tuple[str, ManifestFile]]
+    lock: Path, pins: dict[str, lock_file.LockedPackage], files: dict[str, tuple[str, ManifestFile]]
 ) -> None:
     for name, pin in pins.items():
         if name not in files:

@@ -13,7 +13,7 @@ from typing import Any
 
 from b200kit.inventory.keys.weights import is_plain
 from b200kit.node.weights.manifest import ManifestFile
-from b200kit.node.weights.source import Source, SourceError, insist
+from b200kit.node.weights.source import FileSource, SourceError, insist
 from b200kit.supply.models.manifest import Origin
 from b200kit.supply.program import SupplyRefused
 
@@ -35,12 +35,12 @@ def endpoint() -> str:
     return str(_library().constants.ENDPOINT)
 
 
-def source(origin: Origin) -> Source:
+def source(origin: Origin) -> FileSource:
     """Where the files of a commit are, with the token that huggingface_hub finds."""
     base, token = endpoint(), _library().get_token()
     if token and is_plain(base):
         raise SupplyRefused(f"the token would be sent in plain text to {base}: use https://")
-    return Source(f"{base}/{origin.below}", token, _TIMEOUT_S)
+    return FileSource(f"{base}/{origin.below}", token, _TIMEOUT_S)
 
 
 def terms(repository: str) -> str:
@@ -76,7 +76,7 @@ def is_gated(word: str) -> bool:
 
 
 def entries(
-    origin: Origin, of: Source, wanted: Callable[[list[str]], Collection[str]]
+    origin: Origin, of: FileSource, wanted: Callable[[list[str]], Collection[str]]
 ) -> list[ManifestFile]:
     """The files of a commit that are *wanted* of all, each with the SHA-256 that the Hub has of it.
 
@@ -123,7 +123,7 @@ def _why(library: Any, origin: Origin, error: Exception) -> str:
     return f"{where} can't be read: {said}"
 
 
-def _entry(file: Any, of: Source) -> ManifestFile:
+def _entry(file: Any, of: FileSource) -> ManifestFile:
     if file.lfs is not None:
         return ManifestFile(file.path, file.lfs.size, file.lfs.sha256)
     content = head(of, file.path, file.size + 1)
@@ -133,7 +133,7 @@ def _entry(file: Any, of: Source) -> ManifestFile:
     return ManifestFile(file.path, len(content), hashlib.sha256(content).hexdigest())
 
 
-def head(of: Source, path: str, count: int) -> bytes:
+def head(of: FileSource, path: str, count: int) -> bytes:
     """The first bytes of a file; SupplyRefused where they don't come."""
 
     def ask() -> bytes:

@@ -17,7 +17,7 @@ from b200kit.node.weights import download
 from b200kit.node.weights.download import FetchError, Job, Manners
 from b200kit.node.weights.fetch import only
 from b200kit.node.weights.manifest import NAME, ManifestFile, size_text
-from b200kit.node.weights.source import Source
+from b200kit.node.weights.source import FileSource
 from b200kit.supply.models.manifest import revision
 from b200kit.supply.program import SupplyRefused
 
@@ -44,7 +44,7 @@ def building(store: Path, name: str, raw: bytes) -> Path:
 def fetch(
     folder: Path,
     entries: Sequence[ManifestFile],
-    source: Callable[[ManifestFile], Source],
+    source: Callable[[ManifestFile], FileSource],
     say: Say,
 ) -> None:
     """Bring every file into *folder*, proven by its hash; what is there already stays.
@@ -65,7 +65,7 @@ def fetch(
 def _bring_all(
     folder: Path,
     entries: Sequence[ManifestFile],
-    source: Callable[[ManifestFile], Source],
+    source: Callable[[ManifestFile], FileSource],
     say: Say,
 ) -> None:
     left = [each for each in entries if not _is_right(folder / each.path, each)]

@@ -9,18 +9,18 @@ from b200kit.node.acceptance import table
 from b200kit.node.acceptance.table import Facts
 from b200kit.node.state.acceptance import (
     AcceptancePlan,
+    AcceptedMachine,
     Floor,
     Level,
-    Machine,
+    MetricValue,
     Outcome,
     SegmentLine,
     Step,
     Tool,
-    Value,
 )
 
 GPUS = 8
-MACHINE = Machine(
+MACHINE = AcceptedMachine(
     "HGX B200", "S1", tuple(f"GPU-{i}" for i in range(GPUS)), ("1",) * GPUS, "580.105.08", "6.1.0"
 )
 TOOL = Tool("/usr/bin/tool", "0" * 64, "1.0")
@@ -56,16 +56,16 @@ def plan(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def figures(step: Step, scale: float = 1.0, gpus: int = GPUS) -> tuple[Value, ...]:
+def figures(step: Step, scale: float = 1.0, gpus: int = GPUS) -> tuple[MetricValue, ...]:
     """Figures as a good machine has them."""
     test = table.table().test(step.test)
     made = []
     for metric in test.metrics:
         for subject in ["node"] if "all_reduce" in metric else [f"GPU {i}" for i in range(gpus)]:
             unit = "GB/s" if metric.endswith("gb_per_s") else ""
-            made.append(Value(metric, subject, 800.0 * scale, unit))
+            made.append(MetricValue(metric, subject, 800.0 * scale, unit))
     if test.loads == "gpu":
-        made += [Value(AT_MOST_SLOWED, f"GPU {i}", 0.0, "") for i in range(gpus)]
+        made += [MetricValue(AT_MOST_SLOWED, f"GPU {i}", 0.0, "") for i in range(gpus)]
     return tuple(made)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.node.acceptance.readers import HardwareFailed, NotApplicable, Printed, read
+from b200kit.node.acceptance.readers import HardwareFailed, Printed, ToolNotApplicable, read
 from b200kit.node.acceptance.table import table
 from b200kit.node.bandwidth.tests import Unusable
 from tests.subtests import in_subtests
@@ -109,7 +109,7 @@ def test_what_the_tool_says_is_bad_is_bad_whatever_its_exit_status(
     ],
 )
 def test_what_the_hardware_has_not_is_no_fault(words: tuple[str, ...], log: Printed) -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(ToolNotApplicable):
         read(words, log)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.node.acceptance import counters
 from b200kit.node.acceptance.verdict import verdict
-from b200kit.node.state.acceptance import AcceptancePlan, Outcome, SegmentLine, Value
+from b200kit.node.state.acceptance import AcceptancePlan, MetricValue, Outcome, SegmentLine
 from b200kit.node.state.verdict import Action, Status, Verdict
 from b200kit.node.state.view import StateView
 from tests.subtests import in_subtests
@@ -237,8 +237,8 @@ def test_heat_that_slows_a_gpu_under_load(
     (ended,) = lines(run)
     own = "hardware_thermal_slowdown"
     kept = [v for v in ended.values if (v.metric, v.subject) != (own, "GPU 4")]
-    kept += [Value(own, "GPU 4", 0.0, "")] * (metric not in (own, None))
-    kept += [Value(metric or "", "GPU 4", value, "")] * (metric is not None)
+    kept += [MetricValue(own, "GPU 4", 0.0, "")] * (metric not in (own, None))
+    kept += [MetricValue(metric or "", "GPU 4", value, "")] * (metric is not None)
     found = bad(verdict(run, [replace(ended, values=tuple(kept))]))
     assert found == ([("gemm-tensor", expected[0], "GPU 4", expected[1])] if expected else [])
 
@@ -320,7 +320,7 @@ def test_every_boot_counts_the_same(
         line(
             step,
             values=tuple(
-                Value("gpus", "node", n, "")
+                MetricValue("gpus", "node", n, "")
                 for n in ((before, after)[step.test == "boot"] if step.segment == 2 else (8.0,))
             ),
         )

@@ -14,7 +14,7 @@ from b200kit.node.agent.effects import Edges, EffectFailed
 from b200kit.node.facts import processes
 from b200kit.node.lib import journal, program
 from b200kit.node.serving.gateway import haproxy
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 from b200kit.node.state.watchdog import ReplicaUnit
 from tests.messages import assert_message
 
@@ -26,7 +26,7 @@ restart) {restart};;
 esac
 """
 SHOWN = "ActiveState=active InvocationID=abc ControlGroup=/system.slice/x MainPID=7 NRestarts=0"
-REPLICA = Replica(0, "http://127.0.0.1:1", "vllm@0.service", ())
+REPLICA = ServedReplica(0, "http://127.0.0.1:1", "vllm@0.service", ())
 Systemctl = Callable[..., Path]
 
 

@@ -18,15 +18,15 @@ from b200kit.node.state.proof import (
     PASS,
     UNMEASURED,
     Consequence,
-    Evidence,
     GpuSeconds,
-    Proof,
+    NodeProof,
+    ProofEvidence,
     ProofRules,
     ServingNow,
     stamp,
 )
 from b200kit.node.state.verdict import Finding, GateVerdict, Status
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watch import Look, NodeFault
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
 from tests.unit.node.client import golden_answers
@@ -38,16 +38,18 @@ RULES = ProofRules("n01", TTL, ("look", "latency"))
 TWO = ServingNow((0, 1), 8)
 
 
-def look(result: str = PASS, now: Now = HERE, **changes: Any) -> Evidence:
+def look(result: str = PASS, now: Now = HERE, **changes: Any) -> ProofEvidence:
     """A look of this moment."""
-    made = Evidence("look", result, "why", "", now.boot_id, stamp(now.wall_s))
+    made = ProofEvidence("look", result, "why", "", now.boot_id, stamp(now.wall_s))
     return replace(made, **changes)
 
 
-def latency(result: str = PASS, age_s: float = 0.0, **changes: Any) -> Evidence:
+def latency(result: str = PASS, age_s: float = 0.0, **changes: Any) -> ProofEvidence:
     """A smoke test of this configuration, so old at HERE."""
     taken_at = stamp(WALL - age_s)
-    return replace(Evidence("latency", result, "why", "smoke-1", "config-1", taken_at), **changes)
+    return replace(
+        ProofEvidence("latency", result, "why", "smoke-1", "config-1", taken_at), **changes
+    )
 
 
 def later(seconds: float, stepped: float = 0.0, boot: str = "boot-a") -> Now:
@@ -55,17 +57,17 @@ def later(seconds: float, stepped: float = 0.0, boot: str = "boot-a") -> Now:
     return Now(boot, HERE.boot_s + seconds, HERE.wall_s + seconds + stepped)
 
 
-def first(*given: Evidence, rules: ProofRules = RULES) -> Proof:
+def first(*given: ProofEvidence, rules: ProofRules = RULES) -> NodeProof:
     """The first proof of a node."""
     return issue(None, given or (look(), latency()), TWO, HERE, rules)
 
 
-def next_of(before: Proof, now: Now, *given: Evidence) -> Proof:
+def next_of(before: NodeProof, now: Now, *given: ProofEvidence) -> NodeProof:
     """The proof after another look."""
     return issue(before, given or (look(now=now), latency()), TWO, now, RULES)
 
 
-def standing(proof: Proof, seconds: float = 0.0) -> str:
+def standing(proof: NodeProof, seconds: float = 0.0) -> str:
     """What it is worth so many seconds after it was issued."""
     return proof.validity(seconds).standing
 
@@ -80,18 +82,18 @@ def standing(proof: Proof, seconds: float = 0.0) -> str:
         ((look(), latency(taken_at="")), "expired"),
         ((look(FAIL), latency()), "expired"),
         ((look(), latency(UNMEASURED)), "expired"),
-        ((look(), latency(), Evidence("bandwidth", FAIL)), "valid"),
+        ((look(), latency(), ProofEvidence("bandwidth", FAIL)), "valid"),
         ((), "expired"),
     ],
 )
 def test_it_is_worth_what_the_weakest_evidence_is_that_is_required(
-    given: tuple[Evidence, ...], word: str
+    given: tuple[ProofEvidence, ...], word: str
 ) -> None:
     assert standing(issue(None, given, TWO, HERE, RULES)) == word
 
 
 def test_one_function_says_what_it_is_worth_at_any_moment() -> None:
-    made = structure(Proof, unstructure(first()))
+    made = structure(NodeProof, unstructure(first()))
     assert [standing(made, s) for s in (0, 95, 97, 121)] == [
         *("valid", "valid", "expiring", "expired")
     ]
@@ -156,7 +158,7 @@ def test_a_clock_that_is_slewed_is_no_step() -> None:
 
 
 def test_after_a_boot_old_looks_prove_nothing_and_tests_are_as_old_as_they_are() -> None:
-    unseen = Evidence("look", UNMEASURED, of="boot-b")
+    unseen = ProofEvidence("look", UNMEASURED, of="boot-b")
     after = next_of(first(), later(60, boot="boot-b"), unseen, latency())
     assert standing(after) == "expired"
     assert (after.evidence[1].result, after.evidence[1].age_s(after.issued_s)) == (PASS, 60.0)
@@ -236,7 +238,7 @@ LOOKED = MADE["evidence"][0]
 )
 def test_what_is_no_proof_is_refused(broken: object) -> None:
     with pytest.raises(documents.Malformed):
-        structure(Proof, broken)
+        structure(NodeProof, broken)
 
 
 @in_subtests(
@@ -280,7 +282,7 @@ def test_time_without_proof_is_counted_over_later_proofs_that_prove_nothing() ->
     assert ran_out.expired_s == pytest.approx(100.0)
 
 
-FAULT = Fault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0,), "then")
+FAULT = NodeFault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0,), "then")
 CONFIRMED = {**unstructure(FAULT), "confirmed": True}
 LOOK: dict[str, Any] = {
     "schema": "b200kit/watch/1", "taken_at": "2026-11-25T12:59:50Z", "boot_s": 990.0,
@@ -313,7 +315,7 @@ BANDWIDTH = {"schema": "b200kit/bandwidth/1", "taken_at": "2026-11-25T12:00:00Z"
 UNREAD = {"unmeasured": "OSError: Input/output error"}
 
 
-def found(kind: str, replicas: tuple[int, ...] = (0, 1), **left: Any) -> Evidence:
+def found(kind: str, replicas: tuple[int, ...] = (0, 1), **left: Any) -> ProofEvidence:
     """Evidence of one kind, all else well."""
     known = {"look": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
     seen = structure(Look, known["look"]) if known["look"] else None

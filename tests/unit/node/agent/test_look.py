@@ -17,7 +17,7 @@ from b200kit.node.lib import boot_clock, documents
 from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state import watch
 from b200kit.node.state.quarantine import Quarantine
-from b200kit.node.state.serving import Replica, Serving
+from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watch import Look
 from tests.unit import serving_document, states
@@ -26,11 +26,11 @@ from tests.unit.states import State
 BOTH = (0, 1)
 
 
-def replicas(state: State) -> list[Replica]:
+def replicas(state: State) -> list[ServedReplica]:
     """Two, of four GPUs each."""
     uuids = [gpu["uuid"] for gpu in state["gpus"]]
     parts = (uuids[:4], uuids[4:])
-    return [Replica(n, "", f"vllm@{n}.service", tuple(part)) for n, part in enumerate(parts)]
+    return [ServedReplica(n, "", f"vllm@{n}.service", tuple(part)) for n, part in enumerate(parts)]
 
 
 def failing(state: State) -> list[Finding]:
@@ -39,7 +39,7 @@ def failing(state: State) -> list[Finding]:
     return [finding for finding in found if finding.status is Status.FAIL]
 
 
-def touched(state: State, serving: list[Replica]) -> set[tuple[int, ...]]:
+def touched(state: State, serving: list[ServedReplica]) -> set[tuple[int, ...]]:
     """The replicas that its faults touch."""
     return {look.touched(finding, state, serving, TAKES_OUT) for finding in failing(state)}
 

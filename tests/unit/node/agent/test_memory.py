@@ -20,12 +20,12 @@ from b200kit.node.state.agent import AgentState
 from b200kit.node.state.event import Event
 from b200kit.node.state.mend import MendTries
 from b200kit.node.state.proof import KINDS, ProofRules
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 from b200kit.node.state.watch import Look
 from b200kit.node.state.watchdog import ReplicaState
 from tests.unit.node.agent.test_evidence import BANDWIDTH, GATE, LOOK, SMOKE, WALL
 
-REPLICAS = [Replica(n, "http://127.0.0.1:1", f"vllm@{n}.service", (f"G{n}",)) for n in (0, 1)]
+REPLICAS = [ServedReplica(n, "http://127.0.0.1:1", f"vllm@{n}.service", (f"G{n}",)) for n in (0, 1)]
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 1e9), ("look", "gate", "latency", "answers"))
 
 

@@ -16,7 +16,7 @@ from b200kit.node.agent.mender import Mender
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import event, watchdog
 from b200kit.node.state.mend import MendRules
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watch import Look, NodeFault
 from tests.subtests import in_subtests
 from tests.unit.node.agent.test_replica import Node, watched
 from tests.unit.node.state.test_mend import MANAGER, ON, fault
@@ -26,7 +26,7 @@ from tests.unit.node.state.test_mend import MANAGER, ON, fault
 class Looked(Node):
     """A node in memory whose last look left faults."""
 
-    left: list[Fault] = field(default_factory=lambda: [fault(replicas=(0,))])
+    left: list[NodeFault] = field(default_factory=lambda: [fault(replicas=(0,))])
     looked: float = 100.0
     takes: float = 0.0
 

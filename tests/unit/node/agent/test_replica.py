@@ -23,9 +23,9 @@ from b200kit.node.agent.replica import Watched
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state.event import Event
-from b200kit.node.state.serving import Replica, WatchdogPlan
+from b200kit.node.state.serving import ServedReplica, WatchdogPlan
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState, ReplicaUnit, WatchdogRules
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
@@ -184,13 +184,13 @@ class Node:
         self.acts.append(f"back {server}")
         return self.gateway
 
-    async def collect(self, replica: Replica) -> str:
+    async def collect(self, replica: ServedReplica) -> str:
         self.acts.append("evidence")
         if "evidence" in self.broken:
             raise OSError("No space left on device")
         return "/evidence/here"
 
-    async def abort(self, replica: Replica, evidence: str) -> None:
+    async def abort(self, replica: ServedReplica, evidence: str) -> None:
         self.acts.append("abort")
 
     async def restart(self, unit: str, within_s: float) -> str | None:
@@ -216,7 +216,7 @@ class Node:
 
 def watched(node: Node, directory: Path, boot_id: str = "boot-a") -> Watched:
     """Replica 0 of it, as an agent that has just started has it."""
-    replica = Replica(0, "http://127.0.0.1:1", "vllm@0.service", ())
+    replica = ServedReplica(0, "http://127.0.0.1:1", "vllm@0.service", ())
     memory = AgentMemory(
         "n01", [replica], directory / "serving.json", path=directory / "agent.json",
         directory=directory, clock=lambda: Moment(boot_id, 100.0),
@@ -238,7 +238,7 @@ def watched(node: Node, directory: Path, boot_id: str = "boot-a") -> Watched:
 def found(node: Node) -> Look:
     """What the last look found of it."""
     finding = Finding(node.fault, Status.FAIL, check="nvlink.links")
-    faults = (Fault(finding, (0,), "then", confirmed=True),) if node.fault else ()
+    faults = (NodeFault(finding, (0,), "then", confirmed=True),) if node.fault else ()
     return Look("then", 1.0, True, faults)
 
 

@@ -15,9 +15,9 @@ from b200kit.node.client import prompts
 from b200kit.node.client.arrivals import Arrival, closed_loop, constant, open_loop, poisson
 from b200kit.node.client.prompts import (
     WORDS,
+    PromptSource,
     Scale,
     SiteFile,
-    Source,
     Texts,
     WordList,
     prompt,
@@ -159,7 +159,7 @@ def common(one: str, other: str) -> int:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
-def test_nothing_is_shared(source: Source) -> None:
+def test_nothing_is_shared(source: PromptSource) -> None:
     made = [source.text(60, "s", number) for number in range(40)]
     assert max(common(a, b) for a in made for b in made if a != b) <= 2
     assert len(set(made)) == 40

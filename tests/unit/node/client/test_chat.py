@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
-from b200kit.node.client.http import Deadlines, Exchange
+from b200kit.node.client.http import Exchange, HttpDeadlines
 from b200kit.node.state.serving import Objective as Slo
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -20,11 +20,11 @@ from tests.unit.node.client.server_thread import MODEL, fast, running
 TOKENS = 12
 
 
-def ask(url: str, key: str | None = None, idle: float = 20.0, **change: Any) -> Answer:
+def ask(url: str, key: str | None = None, idle: float = 20.0, **change: Any) -> ChatAnswer:
     """One request to a server."""
     values: dict[str, Any] = {"model": MODEL, "prompt": "amber anchor", "max_tokens": TOKENS}
     request = ChatRequest(**(values | change))
-    return asyncio.run(chat(Endpoint(url, key), request, Deadlines(20, idle, 60)))
+    return asyncio.run(chat(Endpoint(url, key), request, HttpDeadlines(20, idle, 60)))
 
 
 def faulty(fault: str, idle: float = 20.0, **change: Any) -> RequestRecord:
@@ -104,7 +104,7 @@ def recorded(kind: str, body: str, *, stream: bool = True) -> RequestRecord:
     """The record of an answer with HTTP 200 and this body."""
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
     raw = Exchange(0.0, [(1.0, (head + body).encode())], ended=1.0)
-    return Answer(ChatRequest(MODEL, "x", 1, stream=stream), 0.0, raw).record()
+    return ChatAnswer(ChatRequest(MODEL, "x", 1, stream=stream), 0.0, raw).record()
 
 
 @in_subtests(

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.http import Deadlines, Exchange, _Collector, connect, exchange
+from b200kit.node.client.http import Exchange, HttpDeadlines, _Collector, connect, exchange
 from tests.messages import assert_message
 
-SOON = Deadlines(connect=0.3, idle=5, total=10)
-LATE = Deadlines(connect=300, idle=300, total=300)
+SOON = HttpDeadlines(connect=0.3, idle=5, total=10)
+LATE = HttpDeadlines(connect=300, idle=300, total=300)
 
 
-def asked(url: str, deadlines: Deadlines = LATE) -> Exchange:
+def asked(url: str, deadlines: HttpDeadlines = LATE) -> Exchange:
     """One exchange."""
     return asyncio.run(exchange("POST", url, None, None, deadlines))
 

@@ -17,7 +17,7 @@ import pytest
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.state.serving import Objective
 from tests.unit.node.client.scores import (
     DONE,
@@ -34,8 +34,8 @@ from tests.unit.node.client.scores import (
     usage,
 )
 
-SHORT = Deadlines(connect=20, idle=0.3, total=60)
-LONG = Deadlines(connect=20, idle=20, total=60)
+SHORT = HttpDeadlines(connect=20, idle=0.3, total=60)
+LONG = HttpDeadlines(connect=20, idle=20, total=60)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
 
 
 def ask(
-    url: str, score: Score, tokens: int = 4, deadlines: Deadlines = LONG
+    url: str, score: Score, tokens: int = 4, deadlines: HttpDeadlines = LONG
 ) -> tuple[RequestRecord, dict[str, Any]]:
     """The record of one request that is answered by a score, and what the player noted of it."""
     extra: dict[str, object] = {"score": {"name": "one", "steps": score}}
@@ -215,7 +215,7 @@ def test_empty_end_that_comes_late_is_in_no_latency(server: str) -> None:
 
 def test_a_stream_that_trickles_on_ends_at_the_total_deadline(server: str) -> None:
     trickle = [[number * 0.05, framed(WORDS[0])] for number in range(1, 200)]
-    limits = Deadlines(connect=20, idle=10, total=0.4)
+    limits = HttpDeadlines(connect=20, idle=10, total=0.4)
     record, _ = ask(server, [[0.0, HEAD + framed(ROLE)], *trickle], deadlines=limits)
     assert record.error == "stalled: over 0.4 s"
 

@@ -24,7 +24,7 @@ from b200kit.node.client.golden.compare import Likeness, compare
 from b200kit.node.client.golden.prompts import PROMPTS, TOLERANCE
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden, GoldenResult
-from b200kit.node.client.serving_config import Serving, load
+from b200kit.node.client.serving_config import ServingConfig, load
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import Malformed, structure, unstructure
 from tests.messages import assert_message, raises_message
@@ -315,7 +315,7 @@ def test_reference_holds_for_its_own_configuration_only(
     assert reference.of_node("this", 8) is None
 
 
-def serving(tmp_path: Path, url: str) -> Serving:
+def serving(tmp_path: Path, url: str) -> ServingConfig:
     """What the node serves."""
     asked = {"golden_for": "this", "smoke": {"golden_tokens": 8}}
     return load(serving_document.written(tmp_path, url, [], **asked))

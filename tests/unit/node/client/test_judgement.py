@@ -16,11 +16,11 @@ from b200kit.node.client.formulas import Chunk, RequestRecord, Run
 from b200kit.node.client.golden.answer import Answer
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.judgement import (
-    Evidence,
     GatewayOverhead,
     GoodputShare,
     Judgement,
     LowLoad,
+    SmokeEvidence,
     compare,
     gateway_overhead,
     share_of,
@@ -41,7 +41,7 @@ def judge(
 ) -> Judgement:
     """The verdict on these."""
     given = {name: value for name, value in more.items() if value is not None}
-    return judgement.judge(Evidence(paths, objective, health, **given))
+    return judgement.judge(SmokeEvidence(paths, objective, health, **given))
 
 
 def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8) -> RequestRecord:

@@ -12,7 +12,7 @@ from b200kit.catalog import load
 from b200kit.inventory.settings import problems
 from b200kit.node.checks.judge import registered
 from b200kit.node.host import settings_in_force, settings_table
-from b200kit.node.host.settings_in_force import Standing
+from b200kit.node.host.settings_in_force import SettingState
 from b200kit.node.lib import documents
 from b200kit.node.state.view import StateView, View
 from b200kit.run.places import PACKAGE
@@ -113,7 +113,7 @@ def test_odd_settings_ask_for_nothing_and_do_not_raise(odd: Any) -> None:
     assert settings_table.requested(odd) == {}
 
 
-def standing(name: str, value: settings_table.Value, state: dict[str, Any]) -> Standing:
+def standing(name: str, value: settings_table.Value, state: dict[str, Any]) -> SettingState:
     """How a setting stands with a value asked for."""
     expected = settings_table.expected(TABLE, [(name, value)])
     return settings_in_force.effect(name, View(expected[name]), StateView(state)).standing
@@ -136,7 +136,7 @@ def test_word_of_the_command_line_is_there_and_nothing_says_otherwise(
 ) -> None:
     state = states.healthy()
     state["cpus"]["vendor"], state["host"]["cmdline"] = "AuthenticAMD", line
-    assert (standing("iommu", "pt", state) is Standing.RIGHT) is right
+    assert (standing("iommu", "pt", state) is SettingState.RIGHT) is right
 
 
 @in_subtests(
@@ -155,14 +155,14 @@ def test_word_of_the_command_line_is_there_and_nothing_says_otherwise(
 def test_options_of_pci_add_up(line: str, right: bool) -> None:
     state = states.healthy()
     state["host"]["cmdline"] = line
-    assert (standing("pci_realloc", "on", state) is Standing.RIGHT) is right
+    assert (standing("pci_realloc", "on", state) is SettingState.RIGHT) is right
 
 
 def test_unknown_condition_is_not_taken_for_not_applicable() -> None:
     entry = deepcopy(settings_table.expected(TABLE, ())["swappiness"])
     entry["applies"] = "on mars"
     effect = settings_in_force.effect("swappiness", View(entry), StateView(states.healthy()))
-    assert effect.standing is Standing.UNREAD
+    assert effect.standing is SettingState.UNREAD
 
 
 def test_acs_applies_where_a_bridge_has_it_or_cannot_be_read() -> None:

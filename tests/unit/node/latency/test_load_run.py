@@ -10,9 +10,9 @@ import pytest
 
 from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.prompts import Scale, SiteFile, Source, Texts, WordList
+from b200kit.node.client.prompts import PromptSource, Scale, SiteFile, Texts, WordList
 from b200kit.node.latency import load_run
 from b200kit.node.latency.load_run import Volley
 from tests.lab.standin.knobs import Knobs
@@ -23,7 +23,7 @@ ONE_A_WORD = Scale(1.0, 13.0)
 LINES = SiteFile(tuple(f"{number} of the users asked this " * 40 for number in range(30)))
 
 
-def volley(prompts: Source, tokens: int = 200, scale: Scale = ONE_A_WORD) -> Volley:
+def volley(prompts: PromptSource, tokens: int = 200, scale: Scale = ONE_A_WORD) -> Volley:
     """Prompts of so many tokens, as the stand-in counts them, and answers of four."""
     return Volley(MODEL, tokens, 4, QUICK, 5, "salt", scale, prompts=prompts)
 
@@ -48,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ChatRequest]:
     """Every request that goes out, in order."""
     found: list[ChatRequest] = []
 
-    async def seen(to: Endpoint, request: ChatRequest, *more: Any) -> Answer:
+    async def seen(to: Endpoint, request: ChatRequest, *more: Any) -> ChatAnswer:
         found.append(request)
         return await chat(to, request, *more)
 

@@ -18,7 +18,7 @@ import pytest
 
 from b200kit.node.client import client_health, correctness
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import ClientHealth, ClientLimits
 from b200kit.node.client.judgement import ReplicaComparison
 from b200kit.node.client.smoke_result import SmokeResult, TokenCounts
@@ -169,7 +169,7 @@ def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gatewa
     volley = Volley(MODEL, 20, 3, Arrival(80.0, even=True), 5, "s")
     asked: set[str] = set()
 
-    async def when_both_are_asked(to: Endpoint, *more: Any) -> Answer:
+    async def when_both_are_asked(to: Endpoint, *more: Any) -> ChatAnswer:
         asked.add(to.url)
         async with asyncio.timeout(300):
             while len(asked) < 2:
@@ -193,7 +193,7 @@ def test_replicas_are_compared_and_too_few_requests_are_no_pass(
     monkeypatch.setattr(ReplicaComparison, "slower", ())
     prompts: list[str] = []
 
-    async def seen(to: Endpoint, asked: ChatRequest, *more: Any) -> Answer:
+    async def seen(to: Endpoint, asked: ChatRequest, *more: Any) -> ChatAnswer:
         prompts.append(asked.prompt)
         return await chat(to, asked, *more)
 

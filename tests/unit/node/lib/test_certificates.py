@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from b200kit.node.facts.certificates import certificates
-from b200kit.node.lib.certificates import Validity, validity
+from b200kit.node.lib.certificates import CertificateValidity, validity
 from b200kit.node.lib.timestamp import UTC
 from tests.subtests import in_subtests
 from tests.unit.certificates import pem
@@ -37,13 +37,13 @@ def test_dates_are_those_that_another_reader_finds(begins: datetime, ends: datet
     made = pem(begins, ends)
     other = x509.load_pem_x509_certificate(made)
     assert other.not_valid_after_utc == ends
-    assert validity(made, "chain") == Validity(begins, ends)
+    assert validity(made, "chain") == CertificateValidity(begins, ends)
 
 
 def test_a_chain_holds_while_all_of_it_do_and_authorities_while_one_does() -> None:
     two = pem(day(2024), day(2026)) + b"-----BEGIN PRIVATE KEY-----\n" + pem(day(2025), day(2030))
-    assert validity(two, "chain") == Validity(day(2025), day(2026))
-    assert validity(two, "authorities") == Validity(day(2024), day(2030))
+    assert validity(two, "chain") == CertificateValidity(day(2025), day(2026))
+    assert validity(two, "authorities") == CertificateValidity(day(2024), day(2030))
 
 
 def element(tag: int, *content: bytes) -> bytes:
@@ -114,7 +114,7 @@ def test_a_certificate_that_was_cut_off_is_refused() -> None:
 def test_it_is_named_for_a_month_and_holds_to_its_last_second(
     begins: int, ends: int, fault: bool, warning: bool
 ) -> None:
-    held = Validity(NOW + timedelta(seconds=begins), NOW + timedelta(seconds=ends))
+    held = CertificateValidity(NOW + timedelta(seconds=begins), NOW + timedelta(seconds=ends))
     assert (bool(held.fault(NOW)), bool(held.warning(NOW))) == (fault, warning)
 
 

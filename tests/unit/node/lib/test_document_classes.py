@@ -35,15 +35,15 @@ from b200kit.node.state.proof import (
     KINDS,
     PASS,
     Consequence,
-    Evidence,
+    ProofEvidence,
     ProofRules,
     RenewalRules,
     ServingNow,
 )
 from b200kit.node.state.quarantine import Quarantine
-from b200kit.node.state.serving import Replica, Serving
+from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
 from b200kit.node.status.hook import HookPlan, Told
 from b200kit.node.status.shares import GivenShare
@@ -61,7 +61,7 @@ from b200kit.records.entries import (
     QualityComparison,
 )
 from b200kit.records.goodput_knee import Sweep
-from b200kit.records.machines import Machine
+from b200kit.records.machines import MachineIdentity
 from b200kit.records.tuning import (
     CellLine,
     ChoiceEvidence,
@@ -82,12 +82,12 @@ from b200kit.reprovision.ledger_line import (
     EvidenceBundle,
     FailedLine,
     IntentLine,
+    LedgerState,
     OpenLine,
     ReleaseLine,
-    Standing,
 )
 from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
-from b200kit.reprovision.states import State
+from b200kit.reprovision.states import RepairState
 from b200kit.run.document import (
     ControllerUse,
     ReportedChange,
@@ -111,7 +111,7 @@ DECISION = Decision(Level.REBOOT, "no driver", 1, 2, ("GPU 4",), ("reset-gpus: s
 HEAD: dict[str, Any] = {
     **{key: key for key in ("node", "tx", "who", "run")},
     "at": AT,
-    "after": Standing("t", "c", ChangeSummary("t", bad=True)),
+    "after": LedgerState("t", "c", ChangeSummary("t", bad=True)),
 }
 RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
 UNREAD = {"unmeasured": "3 of 60 readings: timeout"}
@@ -137,7 +137,7 @@ CELL = TuningCell(
     LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(), AT, AT,
 )  # fmt: skip
 PROOF = issue(
-    None, [Evidence("look", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
+    None, [ProofEvidence("look", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
     replace(RULES, expired=Consequence()),
 )  # fmt: skip
 AGENT = AgentState(
@@ -151,7 +151,7 @@ DOCUMENTS = (
         AT,
         12.5,
         in_service=True,
-        faults=(Fault(FINDING, (0,), AT, ("fault", "fault"), confirmed=True),),
+        faults=(NodeFault(FINDING, (0,), AT, ("fault", "fault"), confirmed=True),),
         running=(0, 1),
         fit="unfit",
         bandwidth=Status.PASS,
@@ -170,7 +170,9 @@ DOCUMENTS = (
     PROOF,
     LookRequest(fresh=True),
     AGENT,
-    Serving("m", "vLLM", "http://g", (Replica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1),
+    Serving(
+        "m", "vLLM", "http://g", (ServedReplica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1
+    ),
     Manifest(
         (ManifestFile("model.safetensors", 3, "a" * 64),), {"repository": "o/n", "commit": "c"}
     ),
@@ -185,7 +187,7 @@ DOCUMENTS = (
     Forgetting("n01", AT, "ops", "made by a bad driver"),
     QualityComparison("n01", AT, KEY, NEAR, NEAR, {}, {"url": "http://c"}, "texts", 64, "0.32.0"),
     ComparedReplica("direct-0", "tpot", 10.5, 10.1, 1.04, 1.01, 24, slower=False),
-    Machine("a" * 32, "S1"),
+    MachineIdentity("a" * 32, "S1"),
     CorrectnessResult(("no answer",), Scale(1.3, 13.0), False, None),
     SMOKE,
     Bandwidth(
@@ -218,7 +220,7 @@ DOCUMENTS = (
     ServedModel(KEY, "0.32.0", "auto", 4096),
     PROCESS,
     NodeCopy(
-        CopiedTransaction("t", State.DRAINED, "ops", AT, (Attempt(Level.REBOOT, 1.5),), "a"),
+        CopiedTransaction("t", RepairState.DRAINED, "ops", AT, (Attempt(Level.REBOOT, 1.5),), "a"),
         AT,
         "boot",
         PROCESS,
@@ -234,10 +236,10 @@ DOCUMENTS = (
     RunHead("r", "b200.py", ("pyinfra",), AT, AT, ControllerUse(1.5, 0.5, 3), simulated=True),
     StageRecord("driver", "changed", ["install it"], "", 1.5),
     TransactionReport(
-        State.MANUAL,
+        RepairState.MANUAL,
         Level.REPLACE,
         "no level is left",
-        (StepTaken(AT, AT, "drain", State.QUARANTINED, State.DRAINED, "done"),),
+        (StepTaken(AT, AT, "drain", RepairState.QUARANTINED, RepairState.DRAINED, "done"),),
         ("GPU 4",),
         "/e",
         TakenOut("ops", AT, "w"),

@@ -14,7 +14,7 @@ from b200kit.node.facts import system
 from b200kit.node.lib import apt_output, installed, put_files
 from b200kit.node.lib.apt import Apt
 from b200kit.node.maintenance import removal
-from b200kit.node.maintenance.removal import Kept
+from b200kit.node.maintenance.removal import KeptParts
 
 Capture = pytest.CaptureFixture[str]
 
@@ -63,13 +63,13 @@ def test_what_was_there_comes_back_and_the_rest_goes(
         put(monkeypatch, {theirs: content, ours: content, kept: content})
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "file").touch()
-    found = removal.plan(Kept(files=(str(kept),)))
+    found = removal.plan(KeptParts(files=(str(kept),)))
     assert (found.files, found.put_back) == ((str(ours),), (str(theirs),))
     for part in [*removal.PARTS.values(), *removal.PARTS.values()]:
-        part(Kept(files=(str(kept),)))
+        part(KeptParts(files=(str(kept),)))
     assert (theirs.read_text(), theirs.stat().st_mode & 0o777) == ("theirs", 0o600)
     assert {path.name for path in tmp_path.iterdir()} == {"haproxy.cfg", "mount"}
-    assert removal.plan(Kept()) == removal.RemovalPlan()
+    assert removal.plan(KeptParts()) == removal.RemovalPlan()
 
 
 def test_a_run_that_was_killed_is_finished_by_the_next(
@@ -85,10 +85,10 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(removal, "_do", killed)
         with pytest.raises(KeyboardInterrupt):
-            removal.files(Kept())
+            removal.files(KeptParts())
     assert (theirs.read_text(), ours.exists()) == ("theirs", False)
-    assert removal.plan(Kept()).at_boot
-    removal.files(Kept())
+    assert removal.plan(KeptParts()).at_boot
+    removal.files(KeptParts())
     assert theirs.read_text() == "theirs"
     assert "sh -c update-grub" in tools
 
@@ -103,7 +103,7 @@ def test_kernel_values_are_kept_as_they_were(
     for value in (lines, f"# other\n{lines}"):
         put(monkeypatch, {tmp_path / "t.conf": value.encode()})
         enabled.write_text("always madvise [never]\n")
-    removal.files(Kept())
+    removal.files(KeptParts())
     assert enabled.read_text() == "madvise"
 
 
@@ -117,7 +117,7 @@ def test_packages_that_others_need_stay(tools: list[str], monkeypatch: pytest.Mo
     )  # fmt: skip
     installed.note_packages(["haproxy", "numactl=2"], ["haproxy", "numactl", "gone"])
     installed.note_packages(["driver=580"], ["driver"])
-    kept = removal.plan(Kept(packages=("driver",)))
+    kept = removal.plan(KeptParts(packages=("driver",)))
     assert (kept.packages, kept.stays) == (("haproxy",), ("numactl",))
 
     def said(*words: str) -> str:
@@ -127,7 +127,7 @@ def test_packages_that_others_need_stay(tools: list[str], monkeypatch: pytest.Mo
 
     # Whatever the package's own scripts do, nothing of it runs or is enabled afterwards.
     monkeypatch.setattr(removal, "_said", said)
-    removal.packages(Kept(packages=("driver",)))
+    removal.packages(KeptParts(packages=("driver",)))
     stopped = "systemctl disable --now --quiet haproxy.service"
     assert [word for word in tools if "haproxy" in word][1:] == [
         stopped, "apt-get -y --allow-change-held-packages purge haproxy",

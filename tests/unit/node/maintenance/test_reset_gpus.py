@@ -17,7 +17,7 @@ from b200kit.node.maintenance.reset_gpus import (
     DCGM,
     MANAGER,
     PERSISTENCED,
-    Recipe,
+    ResetRecipe,
     ResetRefused,
 )
 from tests.messages import PYTHON, assert_message, raises_message
@@ -58,7 +58,7 @@ def node() -> Node:
 
 
 @pytest.fixture
-def recipe(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+def recipe(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResetRecipe:
     """One act on it; nobody holds a GPU."""
     monkeypatch.setattr(reset_gpus, "SETTLE_S", 0.0)
     for name in ("notes", "proc", "modules"):
@@ -66,10 +66,10 @@ def recipe(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recip
     return again(node, tmp_path)
 
 
-def again(node: Node, folder: Path) -> Recipe:
+def again(node: Node, folder: Path) -> ResetRecipe:
     """The same act in another process."""
     notes, proc, modules, kmsg = (folder / name for name in ("notes", "proc", "modules", "kmsg"))
-    return Recipe("a1", node.run, notes, proc, modules, kmsg)
+    return ResetRecipe("a1", node.run, notes, proc, modules, kmsg)
 
 
 def fabric() -> str:
@@ -77,7 +77,7 @@ def fabric() -> str:
     return "the fabric is up"
 
 
-def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
+def test_order_is_the_one_of_production(node: Node, recipe: ResetRecipe) -> None:
     said = recipe.through(True, fabric)
     assert_message(said)
     assert node.steps == [
@@ -87,7 +87,7 @@ def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
     ]
 
 
-def test_a_reset_that_succeeded_is_in_the_kernel_log(node: Node, recipe: Recipe) -> None:
+def test_a_reset_that_succeeded_is_in_the_kernel_log(node: Node, recipe: ResetRecipe) -> None:
     node.fails["nvidia-smi"] = "In use by another client"
     with pytest.raises(ResetRefused):
         recipe.through(True, fabric)
@@ -97,13 +97,15 @@ def test_a_reset_that_succeeded_is_in_the_kernel_log(node: Node, recipe: Recipe)
     assert recipe.kernel_log.read_text() == f"{RESET_DONE}\n"
 
 
-def test_restart_of_a_fabric_manager_is_the_same_with_the_reset(node: Node, recipe: Recipe) -> None:
+def test_restart_of_a_fabric_manager_is_the_same_with_the_reset(
+    node: Node, recipe: ResetRecipe
+) -> None:
     assert "all GPUs reset" in recipe.through(False, fabric)
     stop, start = (node.steps.index(f"systemctl {verb} {MANAGER}") for verb in ("stop", "start"))
     assert stop < node.steps.index("nvidia-smi -r") < start
 
 
-def test_restart_of_other_daemons_resets_nothing(node: Node, recipe: Recipe) -> None:
+def test_restart_of_other_daemons_resets_nothing(node: Node, recipe: ResetRecipe) -> None:
     node.absent = (MANAGER,)
     assert_message(recipe.through(False, fabric))
     assert not any("nvidia-smi" in line for line in node.log)
@@ -111,7 +113,7 @@ def test_restart_of_other_daemons_resets_nothing(node: Node, recipe: Recipe) -> 
 
 @pytest.mark.parametrize("reset", [True, False])
 def test_fabric_manager_is_not_touched_beside_what_computes(
-    node: Node, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, reset: bool
+    node: Node, recipe: ResetRecipe, monkeypatch: pytest.MonkeyPatch, reset: bool
 ) -> None:
     held = ["pid 7 nv-fabricmanager of nvidia-fabricmanager.service"]
     monkeypatch.setattr(reset_gpus, "holders", lambda proc: iter(held))
@@ -124,13 +126,13 @@ def test_fabric_manager_is_not_touched_beside_what_computes(
     assert "all GPUs reset" in again(node, recipe.notes.parent).through(reset, fabric)
 
 
-def test_daemons_that_a_node_has_not_are_left_alone(node: Node, recipe: Recipe) -> None:
+def test_daemons_that_a_node_has_not_are_left_alone(node: Node, recipe: ResetRecipe) -> None:
     node.absent = (DCGM, *CDI)
     recipe.through(True, fabric)
     assert not any(unit in line for unit in node.absent for line in node.steps)
 
 
-def test_display_module_goes_where_it_is_loaded(node: Node, recipe: Recipe) -> None:
+def test_display_module_goes_where_it_is_loaded(node: Node, recipe: ResetRecipe) -> None:
     (recipe.modules / "nvidia_drm").mkdir()
     recipe.through(True, fabric)
     at = node.steps.index("modprobe -r nvidia_drm")
@@ -138,7 +140,7 @@ def test_display_module_goes_where_it_is_loaded(node: Node, recipe: Recipe) -> N
 
 
 def test_display_module_in_use_refuses_and_what_was_stopped_runs_again(
-    node: Node, recipe: Recipe
+    node: Node, recipe: ResetRecipe
 ) -> None:
     (recipe.modules / "nvidia_drm").mkdir()
     node.fails = {"modprobe": "modprobe: FATAL: Module nvidia_drm is in use."}
@@ -158,7 +160,7 @@ def sleeper(tmp_path: Path) -> Iterator[int]:
 
 @pytest.mark.parametrize("device", ["/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm"])
 def test_process_that_has_a_device_open_is_named(
-    node: Node, recipe: Recipe, sleeper: int, device: str
+    node: Node, recipe: ResetRecipe, sleeper: int, device: str
 ) -> None:
     descriptors = recipe.proc / str(sleeper) / "fd"
     descriptors.mkdir(parents=True)
@@ -169,7 +171,7 @@ def test_process_that_has_a_device_open_is_named(
     assert node.steps[-1] == f"systemctl start {CDI[0]}"
 
 
-def test_other_files_are_no_devices(node: Node, recipe: Recipe, sleeper: int) -> None:
+def test_other_files_are_no_devices(node: Node, recipe: ResetRecipe, sleeper: int) -> None:
     descriptors = recipe.proc / str(sleeper) / "fd"
     descriptors.mkdir(parents=True)
     for number, target in enumerate(("/dev/null", "/usr/share/nvidia/x", "socket:[7]")):
@@ -178,7 +180,9 @@ def test_other_files_are_no_devices(node: Node, recipe: Recipe, sleeper: int) ->
     assert "nvidia-smi -r" in node.steps
 
 
-def test_refused_reset_may_be_tried_again_under_the_same_id(node: Node, recipe: Recipe) -> None:
+def test_refused_reset_may_be_tried_again_under_the_same_id(
+    node: Node, recipe: ResetRecipe
+) -> None:
     node.fails = {"nvidia-smi": "Please first kill all processes using these devices"}
     with raises_message(ResetRefused):
         recipe.through(True, fabric)
@@ -186,7 +190,7 @@ def test_refused_reset_may_be_tried_again_under_the_same_id(node: Node, recipe: 
     assert "all GPUs reset" in again(node, recipe.notes.parent).through(True, fabric)
 
 
-def test_act_that_came_to_its_end_is_not_done_again(node: Node, recipe: Recipe) -> None:
+def test_act_that_came_to_its_end_is_not_done_again(node: Node, recipe: ResetRecipe) -> None:
     said = recipe.through(True, fabric)
     node.log.clear()
     assert again(node, recipe.notes.parent).through(True, fabric) == said
@@ -195,7 +199,7 @@ def test_act_that_came_to_its_end_is_not_done_again(node: Node, recipe: Recipe) 
 
 @pytest.mark.parametrize("step", ["resetting", "reset"])
 def test_act_that_was_broken_off_goes_on_and_resets_no_second_time(
-    node: Node, recipe: Recipe, step: str
+    node: Node, recipe: ResetRecipe, step: str
 ) -> None:
     recipe.keep(step, units=[MANAGER])
     text = again(node, recipe.notes.parent).through(True, fabric)
@@ -205,7 +209,7 @@ def test_act_that_was_broken_off_goes_on_and_resets_no_second_time(
 
 
 def test_units_that_were_stopped_before_a_crash_are_started_after_it(
-    node: Node, recipe: Recipe
+    node: Node, recipe: ResetRecipe
 ) -> None:
     recipe.keep("begun", units=list(DAEMONS))
     node.absent = DAEMONS
@@ -214,7 +218,7 @@ def test_units_that_were_stopped_before_a_crash_are_started_after_it(
 
 
 def test_daemon_that_does_not_start_is_said_when_the_others_were_tried(
-    node: Node, recipe: Recipe
+    node: Node, recipe: ResetRecipe
 ) -> None:
     node.fails = {f"systemctl start {MANAGER}": "Job for it failed."}
     with raises_message(ResetRefused):
@@ -223,7 +227,9 @@ def test_daemon_that_does_not_start_is_said_when_the_others_were_tried(
     assert json.loads(recipe.path.read_text())["step"] == "reset"
 
 
-def test_daemon_that_does_not_stop_ends_it_before_the_reset(node: Node, recipe: Recipe) -> None:
+def test_daemon_that_does_not_stop_ends_it_before_the_reset(
+    node: Node, recipe: ResetRecipe
+) -> None:
     node.fails = {f"systemctl stop {PERSISTENCED}": "timed out"}
     with raises_message(ResetRefused):
         recipe.through(True, fabric)

@@ -13,7 +13,7 @@ import pytest
 
 from b200kit.node.lib.apt_output import errors_of
 from b200kit.node.packages import apt_trial
-from b200kit.node.packages.transaction import Transaction
+from b200kit.node.packages.transaction import PackageTransaction
 from b200kit.node.state.drift import Package
 from tests.lab.supply.aptrepo import release_text
 from tests.lab.supply.gpg import SigningKey, signing_key
@@ -73,8 +73,8 @@ class Site:
         """What the node's apt says of the run's source and packages."""
         files = {OURS: self.ours(url or self.url("vendor"), key)}
         encoded = {path: base64.b64encode(content).decode() for path, content in files.items()}
-        transaction = Transaction(packages, only=only)
-        return apt_trial.tried(apt_trial.Trial(transaction, encoded, simulate=True, limit_s=60))
+        transaction = PackageTransaction(packages, only=only)
+        return apt_trial.tried(apt_trial.AptTrial(transaction, encoded, simulate=True, limit_s=60))
 
     def snapshot(self) -> dict[str, bytes]:
         """Every file of the node's configuration and state."""

@@ -14,7 +14,7 @@ from b200kit.node.lib import installed
 from b200kit.node.lib.apt import Apt, AptFailed
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.packages import failure, transaction
-from b200kit.node.packages.transaction import Transaction
+from b200kit.node.packages.transaction import PackageTransaction
 from b200kit.node.state.drift import Package
 from tests.messages import assert_message
 from tests.unit.node.lib.test_apt_output import DKMS, MAKE
@@ -59,7 +59,7 @@ class Tools:
 
     def run(self, act: str, *packages: Package, **more: Any) -> int:
         """The node's command."""
-        asked = Transaction(packages, **{"wait_s": 0, **more})
+        asked = PackageTransaction(packages, **{"wait_s": 0, **more})
         return transaction.main([act, json.dumps(unstructure(asked))])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Cost, Replica, Shape, cost, place, shared
-from b200kit.node.placement.machine import Machine, survey
+from b200kit.node.placement.machine import NodeMap, survey
 from tests.subtests import in_subtests
 from tests.unit.node.placement.test_layout import node, plan
 
@@ -75,13 +75,13 @@ def every_grouping(gpus: tuple[int, ...], replicas: int, size: int) -> Iterator[
         yield from every_grouping(rest, replicas, size)
 
 
-def cost_of(machine: Machine, groups: list[Any], kept: dict[str, str]) -> Cost:
+def cost_of(machine: NodeMap, groups: list[Any], kept: dict[str, str]) -> Cost:
     """The plan's own cost of groups of GPU indexes."""
     home = machine.node_of()
     return cost(machine, [tuple(home[gpu] for gpu in group) for group in groups], kept)
 
 
-def as_printed(machine: Machine, layout: list[Replica]) -> tuple[int, int]:
+def as_printed(machine: NodeMap, layout: list[Replica]) -> tuple[int, int]:
     """Groups on two sockets and NUMA nodes beyond one, counted from what is printed."""
     home = machine.node_of()
     nodes = [{home[gpu] for gpu in replica.gpus} for replica in layout]
@@ -89,7 +89,7 @@ def as_printed(machine: Machine, layout: list[Replica]) -> tuple[int, int]:
     return crossings, sum(len(these) - 1 for these in nodes)
 
 
-def wrong_cpus(case: Case, machine: Machine, layout: list[Replica]) -> str:
+def wrong_cpus(case: Case, machine: NodeMap, layout: list[Replica]) -> str:
     """Whether a core is split, kept for another, or shared without need or without a word."""
     home = machine.node_of()
     kept = {cpu for text in case.kept.values() for cpu in cpulist.parse(text)}

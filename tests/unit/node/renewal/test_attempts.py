@@ -13,10 +13,10 @@ from b200kit.node.client.chat import Tally
 from b200kit.node.client.smoke_result import SmokeResult
 from b200kit.node.renewal import attempts
 from b200kit.node.renewal.attempts import Attempts, RenewalOutcome
-from b200kit.node.renewal.node import Standing, hindrance
+from b200kit.node.renewal.node import RenewalState, hindrance
 from b200kit.node.renewal.traffic import GatewayTraffic, Quiet, foreign
 from b200kit.node.serving.gateway.haproxy import GatewayServer
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
 
@@ -139,8 +139,8 @@ def test_failed_test_is_a_result_and_an_invalid_one_is_none() -> None:
 
 
 UP = (GatewayServer("vllm0", "UP", 0), GatewayServer("vllm1", "UP", 0))
-SERVES = Standing(UP)
-REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n in (0, 1)]
+SERVES = RenewalState(UP)
+REPLICAS = [ServedReplica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n in (0, 1)]
 
 
 @in_subtests(
@@ -157,7 +157,7 @@ REPLICAS = [Replica(n, f"http://127.0.0.1:{n}", f"vllm@{n}.service", ()) for n i
         (replace(SERVES, servers=UP[:1]), "vllm1"),
     ],
 )
-def test_what_keeps_it_from_measuring(standing: Standing, word: str) -> None:
+def test_what_keeps_it_from_measuring(standing: RenewalState, word: str) -> None:
     assert word in hindrance(standing, REPLICAS)
 
 

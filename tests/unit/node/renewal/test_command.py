@@ -26,8 +26,8 @@ from b200kit.node.state.proof import (
     KINDS,
     PASS,
     UNMEASURED,
-    Evidence,
-    Proof,
+    NodeProof,
+    ProofEvidence,
     ProofRules,
     RenewalRules,
     ServingNow,
@@ -86,7 +86,7 @@ def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renew:
 def _state(age_s: float) -> AgentState:
     boot_id, boot_s = boot_clock.now()
     wall_s = 1_795_611_600.0
-    latency = Evidence("latency", PASS, taken_at=stamp(wall_s - age_s))
+    latency = ProofEvidence("latency", PASS, taken_at=stamp(wall_s - age_s))
     proof = issue(None, [latency], ServingNow(), Now(boot_id, boot_s, wall_s), RULES)
     return AgentState("n01", "1", boot_id, boot_s, "then", {}, 60.0, proof=proof)
 
@@ -156,13 +156,13 @@ def old(age_s: float) -> dict[str, Any]:
     return {"taken_at": stamp(WALL - age_s)}
 
 
-LATENCY = Evidence("latency", PASS, **old(10.0))
+LATENCY = ProofEvidence("latency", PASS, **old(10.0))
 ANSWERS = replace(LATENCY, kind="answers")
-GATE = Evidence("gate", PASS, **old(99.0))
+GATE = ProofEvidence("gate", PASS, **old(99.0))
 OLD = old(60.0)
 
 
-def proof(*evidence: Evidence, required: tuple[str, ...] = KINDS) -> Proof:
+def proof(*evidence: ProofEvidence, required: tuple[str, ...] = KINDS) -> NodeProof:
     """A proof of this boot; each holds for 100 s."""
     rules = ProofRules("n01", dict.fromkeys(KINDS, 100.0), required)
     return issue(None, evidence, ServingNow(), Now("boot-a", 1000.0, WALL), rules)
@@ -180,7 +180,7 @@ def proof(*evidence: Evidence, required: tuple[str, ...] = KINDS) -> Proof:
         ((replace(LATENCY, result=UNMEASURED), replace(ANSWERS, **OLD)), ()),
     ],
 )
-def test_what_is_due(evidence: tuple[Evidence, ...], kinds: tuple[str, ...]) -> None:
+def test_what_is_due(evidence: tuple[ProofEvidence, ...], kinds: tuple[str, ...]) -> None:
     found = due(proof(*evidence), "boot-a", 1000.0, 0.5)
     assert found.kinds == kinds
     assert found.why

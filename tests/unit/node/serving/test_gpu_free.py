@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.serving import gpu_free, gpu_holders
-from b200kit.node.serving.gpu_free import HELD, UNKNOWN, Held, ask_reader, wait
+from b200kit.node.serving.gpu_free import HELD, UNKNOWN, GpuHolder, ask_reader, wait
 from tests.messages import PYTHON, assert_message
 from tests.unit import serving_document
 from tests.unit.lab.shim_kit import facts
@@ -100,7 +100,7 @@ def test_configuration_that_names_no_gpus_is_no_free_pass(
 
 def test_it_waits_for_a_process_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_free, "PAUSE_S", 0.0)
-    answers = [[Held(UUID, "pid 1")], [Held(UUID, "pid 1")], []]
+    answers = [[GpuHolder(UUID, "pid 1")], [GpuHolder(UUID, "pid 1")], []]
 
     def ask(uuids: Sequence[str]) -> gpu_free.Answer:
         assert uuids == [UUID]
@@ -127,7 +127,7 @@ def test_after_a_start_that_was_refused_nothing_is_waited_for(
     for word in environment.split():
         monkeypatch.setenv(*word.split("="))
     monkeypatch.setattr(gpu_free, "PAUSE_S", 0.0)
-    answers: list[gpu_free.Answer] = [[Held(UUID, "pid 1")], []]
+    answers: list[gpu_free.Answer] = [[GpuHolder(UUID, "pid 1")], []]
     monkeypatch.setattr(gpu_free, "ask_reader", lambda uuids: answers.pop(0))
     arguments = ["--config", str(config(tmp_path, UUID)), "--replica", "1", "--deadline", "3600"]
     assert gpu_free.main(arguments) == (0 if waits else HELD)

@@ -89,7 +89,7 @@ def test_own_connections_are_found_in_the_real_tables(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.connect(server.getsockname())
         assert group_peers.load(config).missing() == []
-    elsewhere = group_peers.Member("u", os.getuid(), ("198.51.100.7",))
+    elsewhere = group_peers.GroupMember("u", os.getuid(), ("198.51.100.7",))
     assert elsewhere.missing() == ["198.51.100.7"]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from b200kit.node.state.drift import (
     File,
+    NodeUnit,
     Package,
-    Unit,
     changed_files,
     pending_handlers,
     pending_marker,
@@ -120,4 +120,4 @@ def test_version_matches_whole_or_by_upstream_part(installed: str, wanted: str, 
     ],
 )
 def test_unit_must_be_enabled_and_running(reading: Any, right: bool) -> None:
-    assert (wrong_units([Unit("x")], {"units": {"x": reading}}) == []) is right
+    assert (wrong_units([NodeUnit("x")], {"units": {"x": reading}}) == []) is right

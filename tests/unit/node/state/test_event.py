@@ -6,7 +6,7 @@ from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import event
 from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 
 STAMP = 1, "2026-11-25T13:00:00Z", "n01", Moment("b", 7.0)
 PENDING = Finding(
@@ -19,7 +19,7 @@ PENDING = Finding(
 
 
 def test_a_confirmed_fault_asks_for_its_remediation_and_one_that_is_over_for_none() -> None:
-    fault = Fault(PENDING, (1,), "2026-11-25T12:59:00Z")
+    fault = NodeFault(PENDING, (1,), "2026-11-25T12:59:00Z")
     began = event.of_fault("confirmed", fault)
     assert (began.kind, began.check, began.subject, began.replicas) == (
         *("fault.confirmed", "remap.pending", "GPU 6"),
@@ -31,7 +31,7 @@ def test_a_confirmed_fault_asks_for_its_remediation_and_one_that_is_over_for_non
 
 
 def test_every_kind_that_a_look_writes_is_one_of_the_known() -> None:
-    fault = Fault(PENDING, (), "")
+    fault = NodeFault(PENDING, (), "")
     assert {event.of_fault(change, fault).kind for change in ("confirmed", "over")} <= {
         *event.KINDS
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from b200kit.node.state import mend
 from b200kit.node.state.mend import MendDue, MendRules, MendTries
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.watch import Fault
+from b200kit.node.state.watch import NodeFault
 from tests.subtests import in_subtests
 
 ON = MendRules(("restart-services",), mend_most=2, mend_window_s=100.0)
@@ -18,10 +18,10 @@ def fault(
     check: str = "fabric.units",
     confirmed: bool = True,
     replicas: tuple[int, ...] = (0, 1),
-) -> Fault:
+) -> NodeFault:
     """A fault of a service."""
     finding = Finding(f"{part} died", Status.FAIL, part=part, action=action, check=check)
-    return Fault(finding, replicas, "", confirmed=confirmed)
+    return NodeFault(finding, replicas, "", confirmed=confirmed)
 
 
 @in_subtests(
@@ -39,7 +39,7 @@ def fault(
     ],
 )
 def test_only_what_is_allowed_and_took_replicas_out(
-    known: Fault, rules: MendRules, units: list[str]
+    known: NodeFault, rules: MendRules, units: list[str]
 ) -> None:
     assert [one.unit for one in mend.due([known], ("fabric",), rules)] == units
 

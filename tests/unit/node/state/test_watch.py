@@ -7,7 +7,7 @@ import pytest
 from b200kit.node.lib import documents
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from b200kit.node.state.watch import Fault, Look, LookRules
+from b200kit.node.state.watch import Look, LookRules, NodeFault
 from tests.subtests import in_subtests
 
 RULES = LookRules(confirm=2, looks=3, clear=3)
@@ -18,9 +18,9 @@ OTHER = Finding("fine", check="ecc.enabled")
 SEEN = {"f": LINKS, "s": SOUND, "u": UNREAD, "-": OTHER}
 
 
-def after(looks: str) -> tuple[Fault, ...]:
+def after(looks: str) -> tuple[NodeFault, ...]:
     """What is known after looks that saw the fault, none, could not see, or judged otherwise."""
-    known: tuple[Fault, ...] = ()
+    known: tuple[NodeFault, ...] = ()
     for number, look in enumerate(looks):
         verdict = Verdict((SEEN[look],))
         known = watch.looked(known, verdict, lambda _: (1,), RULES, f"T{number}")

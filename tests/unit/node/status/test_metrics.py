@@ -20,13 +20,13 @@ from b200kit.node.state.proof import (
     KINDS,
     PASS,
     Consequence,
-    Evidence,
-    Proof,
+    NodeProof,
+    ProofEvidence,
     ProofRules,
     ServingNow,
 )
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import LastStep, ProbeOutcome, ReplicaState
 from b200kit.node.status import metrics
 from b200kit.node.status.metrics import MetricFamily, MetricsInput, bound, families, text
@@ -47,10 +47,10 @@ SMOKE = smoke_results.document(
 )
 
 
-def proof(holds_s: float = 7200.0, late_s: float = 0.0) -> Proof:
+def proof(holds_s: float = 7200.0, late_s: float = 0.0) -> NodeProof:
     """A proof of ten seconds ago by its gate, which was then so old."""
     ttl = dict.fromkeys(KINDS, holds_s)
-    gate = Evidence("gate", PASS, taken_at=stamp(NOW - 10.0 - late_s))
+    gate = ProofEvidence("gate", PASS, taken_at=stamp(NOW - 10.0 - late_s))
     rules = ProofRules("n01", ttl, ["gate"], expired=Consequence())
     return issue(None, [gate], ServingNow((0, 1), 8), Now("b", 90.0, NOW - 10.0), rules)
 
@@ -131,7 +131,7 @@ def test_a_file_of_certificates_has_an_end_or_is_an_absent_reading() -> None:
 
 
 def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
-    fault = Fault(LINK, (1,), AT, ("fault",), confirmed=True)
+    fault = NodeFault(LINK, (1,), AT, ("fault",), confirmed=True)
     program = promtool()
     done = subprocess.run(
         [program.path, "check", "metrics"],
@@ -179,7 +179,7 @@ def test_a_test_that_did_not_pass_is_no_record() -> None:
 
 
 def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
-    faults = tuple(Fault(LINK, (1,), AT, ("fault",), confirmed=c) for c in (True, False))
+    faults = tuple(NodeFault(LINK, (1,), AT, ("fault",), confirmed=c) for c in (True, False))
     said = lines(known(watch=looked(faults=faults)))
     labels = 'check="nvlink.links-up",group="nvlink",gpu="5",subject="GPU 5"'
     assert f"b200_fault_confirmed{{{labels}}} 1" in said
@@ -222,7 +222,7 @@ def test_a_replica_that_is_out_is_not_stale_as_nobody_probes_it() -> None:
         (None, "absent"),
     ],
 )
-def test_a_proof_is_worth_what_it_is_now(given: Proof | None, word: str) -> None:
+def test_a_proof_is_worth_what_it_is_now(given: NodeProof | None, word: str) -> None:
     said = lines(known(proof=given))
     standings = [line for line in said if "proof_standing" in line and line.endswith(" 1")]
     assert standings == [f'b200_proof_standing{{standing="{word}"}} 1']

@@ -12,7 +12,7 @@ import pytest
 
 from b200kit.node.lib import boot_clock, documents
 from b200kit.node.state import agent
-from b200kit.node.state.proof import Proof
+from b200kit.node.state.proof import NodeProof
 from b200kit.node.status import server, shares
 from tests.unit.node.agent.test_evidence import first
 from tests.unit.node.status.test_metrics import known
@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def write(file: Path, proof: Proof | None) -> None:
+def write(file: Path, proof: NodeProof | None) -> None:
     """The agent's file, with a proof of this moment."""
     here = boot_clock.now()
     made = replace(proof, boot_id=here.boot_id, boot_s=here.seconds) if proof else None

@@ -25,7 +25,7 @@ import pytest
 from b200kit.node.weights import download, fetch
 from b200kit.node.weights.manifest import STAMP, parse
 from b200kit.node.weights.progress import Progress
-from b200kit.node.weights.source import Source
+from b200kit.node.weights.source import FileSource
 from tests.messages import PORT, TOOK, assert_message, lines_with
 from tests.subtests import in_subtests
 
@@ -472,7 +472,7 @@ def test_trickle_is_not_waited_for(tmp_path: Path, site: Site) -> None:
     revision = site.publish({"model.bin": b"w" * 5000})
     [entry] = parse(site.files["/manifest.json"], revision)
     manners = download.Manners(tries=1, slowest=1e12, window_s=0.0)
-    source = Source(site.url)
+    source = FileSource(site.url)
     job = download.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
     with pytest.raises(download.FetchError) as raised:
         download.bring(job)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.records import machines
-from b200kit.records.machines import Machine, machine
+from b200kit.records.machines import MachineIdentity, machine
 from b200kit.reprovision.power import refusal
 from tests.messages import assert_message
 
@@ -25,7 +25,7 @@ PLACEHOLDERS = (
     ("not-settable", "\0"),
     ("", " None "),
 )
-NONE = Machine()
+NONE = MachineIdentity()
 
 
 @pytest.mark.parametrize("told", [UUID, UUID.upper(), SWAPPED, IPMI])
@@ -60,7 +60,7 @@ def test_uuid_is_the_nodes_in_every_order_that_firmware_has(told: str) -> None:
     ],
 )
 def test_controller_is_the_nodes_or_refused_with_all_that_was_said(
-    asked: Machine, seen: Machine, told: Machine, same: bool
+    asked: MachineIdentity, seen: MachineIdentity, told: MachineIdentity, same: bool
 ) -> None:
     why = refusal(asked, seen, told)
     assert (why is None) is same

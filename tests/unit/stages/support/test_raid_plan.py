@@ -12,7 +12,7 @@ from b200kit.inventory.keys import storage
 from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
+from b200kit.stages.support.raid_plan import MAKING, RaidRefusal, steps
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
@@ -146,7 +146,7 @@ FOREIGN: dict[str, Json] = {
 @in_subtests("name", FOREIGN)
 @in_subtests("disks", [[A], [A, B]])
 def test_disk_that_is_not_blank_is_refused_with_the_commands(name: str, disks: list[str]) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RaidRefusal) as refused:
         described(seen(**FOREIGN[name]), disks=disks)
     message = str(refused.value)
     assert_message(message)
@@ -157,7 +157,7 @@ def test_disk_that_is_not_blank_is_refused_with_the_commands(name: str, disks: l
 def test_commands_name_all_that_is_not_blank_partitions_first() -> None:
     reading = seen(signatures=[OTHER], partitions=["/dev/nvme1n1p1"])
     reading["disks"][B]["signatures"] = [OTHER]
-    with pytest.raises(Refusal, match=r"\(and 1 more disks\)") as refused:
+    with pytest.raises(RaidRefusal, match=r"\(and 1 more disks\)") as refused:
         described(reading)
     assert f"wipefs --all /dev/nvme1n1p1 {A} {B}; for d in {A} {B};" in str(refused.value)
 
@@ -175,44 +175,44 @@ IN_USE: dict[str, Json] = {
 @in_subtests("disks", [[A], [A, B]])
 @in_subtests("left", [[], [MEMBER]])
 def test_disk_in_use_is_refused(name: str, disks: list[str], left: list[Json]) -> None:
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(seen(**IN_USE[name], signatures=left), disks=disks)
 
 
 def test_array_of_a_disk_that_something_else_has_taken_is_not_put_together() -> None:
     reading = apart()
     reading["disks"][B]["claimed"] = True
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(reading)
 
 
 def test_disk_that_is_not_there_is_named() -> None:
     reading = seen()
     reading["disks"][B] = None
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(reading)
 
 
 def test_array_with_one_disk_exchanged_is_not_made_again() -> None:
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(seen(signatures=[MEMBER], blank=False))
 
 
 @in_subtests("left", [(), (BEGUN,), (OTHER,)])
 def test_array_without_a_whole_file_system_of_ours_is_left_alone(left: tuple[Json, ...]) -> None:
-    with pytest.raises(Refusal, match="mdadm --stop /dev/md127; wipefs --all"):
+    with pytest.raises(RaidRefusal, match="mdadm --stop /dev/md127; wipefs --all"):
         described(joined(*left))
 
 
 def test_another_kind_of_file_system_is_not_made_over_the_one_that_is_there() -> None:
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(joined(WHOLE), filesystem="xfs")
 
 
 def test_what_else_is_mounted_there_is_refused() -> None:
     reading = joined(WHOLE)
     reading["mount"] = {"device": "/dev/sdb1", "fstype": "xfs", "options": "rw"}
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(reading)
 
 
@@ -230,14 +230,14 @@ def test_nothing_is_assumed_of_what_was_not_read(path: tuple[str, ...], value: A
     for key in ("storage", *path)[:-1]:
         place = place[key]
     place[("storage", *path)[-1]] = value
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         steps(asked(), reading["storage"])
 
 
 def test_arrays_that_were_not_read_are_not_taken_for_none() -> None:
     reading = joined(WHOLE)
     reading["arrays"] = {"unmeasured": "Input/output error"}
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(reading)
 
 
@@ -254,7 +254,7 @@ def test_single_disk_needs_no_array() -> None:
 
 
 def test_mount_of_somebody_else_must_be_there() -> None:
-    with raises_message(Refusal):
+    with raises_message(RaidRefusal):
         described(single(), disks=[])
     reading = single()
     reading["mount"] = {"device": "10.0.0.9:/models", "fstype": "nfs4", "options": "rw"}

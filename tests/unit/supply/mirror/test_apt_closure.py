@@ -9,7 +9,7 @@ import pytest
 
 from b200kit.supply.mirror import apt_closure
 from b200kit.supply.mirror.apt_closure import Closure
-from b200kit.supply.mirror.needs import Transaction
+from b200kit.supply.mirror.needs import PackageSet
 from b200kit.supply.program import SupplyRefused
 from tests.messages import assert_message
 
@@ -30,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def sources(folder: Path, system: str, given: Path | None = None) -> dict[str, str]:
     """The lists that apt would read for nodes of a system."""
-    apt = Closure(folder / "work", Transaction(system, (), (), ""), folder / "pool", given)
+    apt = Closure(folder / "work", PackageSet(system, (), (), ""), folder / "pool", given)
     return {path.name: path.read_text() for path in (apt.root / "sources.list.d").iterdir()}
 
 

@@ -13,7 +13,7 @@ from b200kit.node.checks.findings import failed, noted, passed
 from b200kit.node.checks.judge import DECIDES, check
 from b200kit.node.state import machine_kind
 from b200kit.node.state.expectation import Expectation, Expected
-from b200kit.node.state.machine_kind import Kind, Machine
+from b200kit.node.state.machine_kind import DetectedMachine, MachineKind
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView
 
@@ -43,29 +43,31 @@ def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
     seen = machine_kind.of(state)
     if virtual.value:
         yield from _guest(seen, state, virtual, other.value)
-    elif seen.kind is Kind.VIRTUAL:
+    elif seen.kind is MachineKind.VIRTUAL:
         yield from _inside(state, virtual) or [_other_file(seen, virtual, other.value)]
-    elif seen.kind is Kind.UNCLEAR:
+    elif seen.kind is MachineKind.UNCLEAR:
         yield noted(f"{_WHAT} is unclear", None, seen.read, virtual)
     else:
         yield passed(f"this is {seen.kind.value}", virtual)
 
 
-def _guest(seen: Machine, state: StateView, virtual: Expected, other: str) -> Iterator[Finding]:
+def _guest(
+    seen: DetectedMachine, state: StateView, virtual: Expected, other: str
+) -> Iterator[Finding]:
     """The findings by a file of guests: what is not known to be one is refused."""
-    if seen.kind is Kind.BARE_METAL:
+    if seen.kind is MachineKind.BARE_METAL:
         yield _other_file(seen, virtual, other)
-    elif seen.kind is Kind.VIRTUAL:
+    elif seen.kind is MachineKind.VIRTUAL:
         yield from _inside(state, virtual) or [
             passed("this is a virtual machine, with the NVSwitches outside", virtual)
         ]
     else:
         summary = f"this is not known to be a virtual machine: {seen.read}"
-        remedy = _HIDES if seen.kind is Kind.UNCLEAR else f'set hardware: "{other}"'
+        remedy = _HIDES if seen.kind is MachineKind.UNCLEAR else f'set hardware: "{other}"'
         yield failed(summary, seen.read, virtual, Action.NONE, remedy=remedy)
 
 
-def _other_file(seen: Machine, virtual: Expected, other: str) -> Finding:
+def _other_file(seen: DetectedMachine, virtual: Expected, other: str) -> Finding:
     """The hardware file is of the other kind of machine."""
     summary = f"this is {seen.kind.value} ({seen.read}): the hardware file does not fit"
     return failed(summary, seen.read, virtual, Action.NONE, remedy=f'set hardware: "{other}"')

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from b200kit.node.checks.findings import failed, passed, unread
 from b200kit.node.checks.judge import check
-from b200kit.node.host.settings_in_force import Effect, Standing, effects
+from b200kit.node.host.settings_in_force import Effect, SettingState, effects
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
@@ -33,8 +33,8 @@ def settings(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def judged(effect: Effect, expected: Expected) -> Finding:
     """A setting as a finding. The remedy is another run, which none of the actions is."""
     summary = f"setting {effect.name} {effect.text}"
-    if effect.standing is Standing.UNREAD:
+    if effect.standing is SettingState.UNREAD:
         return unread(Unread(f"setting {effect.name}", effect.read))
-    if effect.standing is Standing.WRONG:
+    if effect.standing is SettingState.WRONG:
         return failed(f"{summary}; b200 deploy sets it", effect.read, expected, Action.NONE)
     return replace(passed(summary, expected), read=effect.read)

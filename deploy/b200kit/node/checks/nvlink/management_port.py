@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.nics import Nic, management_ports, nics_of
+from b200kit.node.checks.pcie.nics import ObservedNic, management_ports, nics_of
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, View
@@ -44,7 +44,7 @@ def among(ports: list[tuple[str, View]]) -> Finding:
     return failed(summary, f"isSMdisabled on {text}", PORT, Action.POWER_CYCLE)
 
 
-def unmarked(nics: list[Nic]) -> Finding:
+def unmarked(nics: list[ObservedNic]) -> Finding:
     """The finding where no device says that it is one."""
     entries = [nic.entry for nic in nics]
     shown = [e.flag("switch_management") or e.flag("vital_product_data") for e in entries]

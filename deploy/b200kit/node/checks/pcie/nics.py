@@ -19,7 +19,7 @@ ACTIVE = rule("ACTIVE", "a data port that is down is noted; which must be up is 
 
 
 @dataclass(frozen=True)
-class Nic:
+class ObservedNic:
     """One InfiniBand device."""
 
     entry: View
@@ -40,12 +40,12 @@ class Nic:
         return bool(self.entry.known(bool, "switch_management"))
 
 
-def nics_of(state: StateView) -> list[Nic]:
+def nics_of(state: StateView) -> list[ObservedNic]:
     """Every InfiniBand device. The list may be empty."""
-    return [Nic(entry) for entry in state.items("pci", "nics")]
+    return [ObservedNic(entry) for entry in state.items("pci", "nics")]
 
 
-def management_ports(nics: list[Nic]) -> list[tuple[str, View]]:
+def management_ports(nics: list[ObservedNic]) -> list[tuple[str, View]]:
     """The ports of management functions, by the device's name; of one without, the device."""
     marked = [nic for nic in nics if nic.manages]
     return [(n.subject, port) for n in marked for port in n.entry.known_items("ports") or [n.entry]]
@@ -126,7 +126,7 @@ def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each(data, inactive, passed(f"ports of {len(data)} data NICs were read", ACTIVE))
 
 
-def inactive(nic: Nic) -> Iterator[Finding]:
+def inactive(nic: ObservedNic) -> Iterator[Finding]:
     """A note for each port of a NIC that is not active."""
     for entry in nic.entry.items("ports"):
         number, state = entry.number("number"), entry.text("state")

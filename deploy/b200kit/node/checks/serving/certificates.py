@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.lib import timestamp
-from b200kit.node.lib.certificates import SOON, Validity
+from b200kit.node.lib.certificates import SOON, CertificateValidity
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView
@@ -38,7 +38,7 @@ def _judged(state: StateView, path: str) -> Iterator[Finding]:
         yield failed(text, "no file", _HOLDS, Action.NONE, part=path, remedy="run b200 deploy")
         return
     begins, ends = (timestamp.parse(dates.text(name)) for name in ("begins", "ends"))
-    held = Validity(begins, ends)
+    held = CertificateValidity(begins, ends)
     read = f"{timestamp.text(begins)} to {timestamp.text(ends)}"
     if why := held.fault(now):
         yield failed(f"{path} {why}", read, _HOLDS, Action.NONE, part=path, remedy=_REMEDY)

@@ -12,7 +12,7 @@ from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.lib import documents
 from b200kit.node.state.expectation import Expectation
-from b200kit.node.state.proof import EXPIRED, EXPIRING, Proof
+from b200kit.node.state.proof import EXPIRED, EXPIRING, NodeProof
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
 
@@ -41,7 +41,7 @@ def _proven(state: StateView) -> Iterator[Finding]:
     if state.is_null("notes", "proof"):
         raise Unread("the node's proof", "the node has issued none")
     try:
-        issued = documents.structure(Proof, state.raw("notes", "proof"))
+        issued = documents.structure(NodeProof, state.raw("notes", "proof"))
     except documents.Malformed as error:
         raise Unread("the node's proof", str(error)) from None
     if issued.boot_id == boot_id and issued.boot_s > uptime + _OBSERVED_S:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.client.golden.answer import Answer, NoLogprobs, Token, read
 from b200kit.node.client.golden.prompts import PROMPTS, TOP
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 
-DEADLINES = Deadlines(connect=5, idle=120, total=240)
+DEADLINES = HttpDeadlines(connect=5, idle=120, total=240)
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -43,7 +43,7 @@ async def ask(
     top: int = TOP,
     ignore_eos: bool = True,
     as_words: bool = False,
-    deadlines: Deadlines = DEADLINES,
+    deadlines: HttpDeadlines = DEADLINES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replies:
     """Ask prompts, by default the golden ones, the next one when the last is answered.

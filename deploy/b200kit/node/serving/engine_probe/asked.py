@@ -30,7 +30,7 @@ class ProbeRequest:
         return f"{fault}: {LOOK.format(replica=self.replica)}"
 
 
-class Fault(Exception):
+class ProbeFault(Exception):
     """A step failed: what was seen, and what to do."""
 
     def __init__(self, seen: str, remedy: str) -> None:
@@ -38,5 +38,5 @@ class Fault(Exception):
         self.seen, self.remedy = seen, remedy
 
 
-class NotApplicable(Exception):
+class ProbeNotApplicable(Exception):
     """The engine does not need it; the text says why."""

@@ -8,7 +8,7 @@ import socket
 from datetime import timedelta
 from importlib import import_module
 
-from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeNotApplicable, ProbeRequest
 from b200kit.node.state import advice
 
 WITHIN_S = 60
@@ -21,11 +21,11 @@ _ELEMENTS = 1 << 18
 def all_reduce(asked: ProbeRequest) -> str:
     """NCCL between the replica's GPUs; gloo between processes on CPUs, of which there are two."""
     if asked.kind == "stand-in":
-        raise NotApplicable("a stand-in for an engine has no ranks")
+        raise ProbeNotApplicable("a stand-in for an engine has no ranks")
     backend = "nccl" if asked.on_gpus else "gloo"
     ranks = asked.ranks if asked.on_gpus else max(2, asked.ranks)
     if ranks == 1:
-        raise NotApplicable("one GPU has nobody to reduce with")
+        raise ProbeNotApplicable("one GPU has nobody to reduce with")
     # Loaded once, before the fork: that starts neither CUDA nor a thread.
     import_module("torch.distributed")
     meeting = f"tcp://{_bracketed(asked.address)}:{_free_port(asked.address)}"
@@ -33,10 +33,10 @@ def all_reduce(asked: ProbeRequest) -> str:
     if errors:
         seen = f"{backend} over {ranks} ranks at {asked.address}: {errors[0]}"
         if asked.on_gpus and any(map(_MULTICAST.search, errors)):
-            raise Fault(seen, advice.BY_CAUSE["nvls.manager"])
+            raise ProbeFault(seen, advice.BY_CAUSE["nvls.manager"])
         wires = "IPAddressAllow=, RestrictAddressFamilies= and the interface variables"
         links = "the links between the GPUs (NCCL_DEBUG=INFO) and " if asked.on_gpus else ""
-        raise Fault(seen, asked.unit(f"check {links}{wires}"))
+        raise ProbeFault(seen, asked.unit(f"check {links}{wires}"))
     return f"{backend} reduces over {ranks} ranks"
 
 

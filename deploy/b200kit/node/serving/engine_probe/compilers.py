@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module, machinery, metadata
 from pathlib import Path
 
-from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeNotApplicable, ProbeRequest
 
 _SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 # What Triton takes (triton/runtime/build.py), and torch.compile (torch/_inductor/config.py).
@@ -38,13 +38,13 @@ def compiler(asked: ProbeRequest) -> str:
     if home := asked.environment.get("CUDA_HOME"):
         found.append(f"{home}/bin/nvcc")
         if not os.access(found[-1], os.X_OK):
-            raise Fault(f"CUDA_HOME={home} has no bin/nvcc", asked.unit("CUDA_HOME is wrong"))
+            raise ProbeFault(f"CUDA_HOME={home} has no bin/nvcc", asked.unit("CUDA_HOME is wrong"))
     return ", ".join(found)
 
 
 def _engine_only(asked: ProbeRequest) -> None:
     if asked.kind == "stand-in":
-        raise NotApplicable("a stand-in for an engine compiles nothing")
+        raise ProbeNotApplicable("a stand-in for an engine compiles nothing")
 
 
 def _program(asked: ProbeRequest, variable: str, names: tuple[str, ...], package: str) -> str:
@@ -57,13 +57,15 @@ def _program(asked: ProbeRequest, variable: str, names: tuple[str, ...], package
     folders = ":".join((str(Path(sys.executable).parent), *_SYSTEM))
     elsewhere = next((at for name in names if (at := shutil.which(name, path=folders))), None)
     if asked.environment.get(variable):
-        raise Fault(f"{variable} names {wanted[0]}", asked.unit(f"{variable} names no program"))
+        raise ProbeFault(
+            f"{variable} names {wanted[0]}", asked.unit(f"{variable} names no program")
+        )
     remedy = (
         asked.unit(f"PATH lacks {Path(elsewhere).parent}, where {Path(elsewhere).name} is")
         if elsewhere
         else f"install {package}: b200 deploy does"
     )
-    raise Fault(f"no {' or '.join(wanted)} in PATH={path}", remedy)
+    raise ProbeFault(f"no {' or '.join(wanted)} in PATH={path}", remedy)
 
 
 def headers(asked: ProbeRequest) -> str:
@@ -102,7 +104,7 @@ def _compile(command: list[str], source: Path, made: Path) -> None:
     version = ".".join(map(str, sys.version_info[:2]))
     missing = "Python.h" in seen
     remedy = f"install {f'python3-dev of Python {version}' if missing else 'g++'} as a whole"
-    raise Fault(f"{Path(command[0]).name}: {seen.strip()}", f"{remedy}: b200 deploy does")
+    raise ProbeFault(f"{Path(command[0]).name}: {seen.strip()}", f"{remedy}: b200 deploy does")
 
 
 @contextmanager
@@ -115,9 +117,9 @@ def _folder(asked: ProbeRequest) -> Iterator[Path]:
 def triton(asked: ProbeRequest) -> str:
     """Triton compiles the stub of its driver and loads it, from nothing that it kept."""
     if not asked.on_gpus:
-        raise NotApplicable("Triton is for GPUs")
+        raise ProbeNotApplicable("Triton is for GPUs")
     if not has("triton"):
-        raise NotApplicable("the engine has no Triton")
+        raise ProbeNotApplicable("the engine has no Triton")
     with _folder(asked) as folder:
         os.environ["TRITON_CACHE_DIR"] = str(folder)
         try:
@@ -125,7 +127,7 @@ def triton(asked: ProbeRequest) -> str:
         except Exception as error:
             seen = f"Triton's driver stub: {type(error).__name__}: {error}"
             remedy = "install g++, python3-dev and the driver's libcuda.so.1: b200 deploy does"
-            raise Fault(seen, remedy) from None
+            raise ProbeFault(seen, remedy) from None
     return f"Triton {metadata.version('triton')} compiles its driver stub"
 
 
@@ -141,12 +143,12 @@ def has(distribution: str) -> bool:
 def kernels(asked: ProbeRequest) -> str:
     """The normalisation of one small tensor: prebuilt, or compiled by nvcc and ninja."""
     if not asked.on_gpus:
-        raise NotApplicable("FlashInfer is for GPUs")
+        raise ProbeNotApplicable("FlashInfer is for GPUs")
     if not has("flashinfer-python"):
-        raise NotApplicable("the engine has no FlashInfer")
+        raise ProbeNotApplicable("the engine has no FlashInfer")
     prebuilt = has("flashinfer-jit-cache")
     if not prebuilt and not asked.environment.get("CUDA_HOME"):
-        raise NotApplicable("no kernel is prebuilt and there is no nvcc: its sampler is off")
+        raise ProbeNotApplicable("no kernel is prebuilt and there is no nvcc: its sampler is off")
     try:
         torch, norm = import_module("torch"), import_module("flashinfer.norm")
         kind = {"device": "cuda", "dtype": torch.bfloat16}
@@ -157,5 +159,5 @@ def kernels(asked: ProbeRequest) -> str:
         versions = "flashinfer-python and flashinfer-jit-cache must be of one version"
         tools = "PATH must have ninja, and CUDA_HOME nvcc"
         seen = f"FlashInfer: {type(error).__name__}: {error}"
-        raise Fault(seen, versions if prebuilt else asked.unit(tools)) from None
+        raise ProbeFault(seen, versions if prebuilt else asked.unit(tools)) from None
     return f"a kernel of FlashInfer {metadata.version('flashinfer-python')} runs"

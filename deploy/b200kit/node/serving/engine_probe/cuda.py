@@ -7,7 +7,7 @@ import runpy
 import uuid
 from importlib import metadata
 
-from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeNotApplicable, ProbeRequest
 from b200kit.node.serving.engine_probe.compilers import has
 from b200kit.node.serving.libraries import FIRST_DRIVER
 
@@ -27,20 +27,20 @@ _REMEDIES = {
 def cuda(asked: ProbeRequest) -> str:
     """A context can be made on each GPU of the replica, and no other GPU is seen."""
     if not asked.on_gpus:
-        raise NotApplicable("no GPU computes")
+        raise ProbeNotApplicable("no GPU computes")
     asked_for = [gpu for gpu in asked.environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     remedy = asked.unit("CUDA_VISIBLE_DEVICES must name the replica's GPUs")
     if not asked_for:
-        raise Fault("CUDA_VISIBLE_DEVICES is not set", remedy)
+        raise ProbeFault("CUDA_VISIBLE_DEVICES is not set", remedy)
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise Fault(str(error), "install the driver's libcuda1: b200 deploy does") from None
+        raise ProbeFault(str(error), "install the driver's libcuda1: b200 deploy does") from None
     driver = _Driver(library, asked)
     _compare(driver.version())
     seen = driver.uuids()
     if seen != asked_for:
-        raise Fault(f"CUDA sees {', '.join(seen)}, not {', '.join(asked_for)}", remedy)
+        raise ProbeFault(f"CUDA sees {', '.join(seen)}, not {', '.join(asked_for)}", remedy)
     return f"a context on each of {len(seen)} GPUs"
 
 
@@ -52,14 +52,14 @@ def _compare(offered: int) -> None:
     file = metadata.distribution("torch").locate_file("torch/version.py")
     built = str(runpy.run_path(str(file))["cuda"] or "")
     if not built:
-        raise Fault(
+        raise ProbeFault(
             "torch is a build for CPUs", "the engine's lock must have a CUDA build of torch"
         )
     major = int(built.partition(".")[0])
     if offered // 1000 < major:
         version = f"{offered // 1000}.{offered % 1000 // 10}"
         first = f"driver {FIRST_DRIVER[major]}" if major in FIRST_DRIVER else "a driver"
-        raise Fault(
+        raise ProbeFault(
             f"the driver's {LIBRARY} runs CUDA {version} at most, and torch is built for {built}",
             f"install {first} or newer, or an engine lock for CUDA {offered // 1000}",
         )
@@ -100,4 +100,4 @@ class _Driver:
             self._library.cuGetErrorName(code, ctypes.byref(text))
             known = (text.value or b"an unknown error").decode(errors="replace")
             remedy = _REMEDIES.get(code, "the kernel's log may say more: journalctl -k")
-            raise Fault(f"{name}: {known} ({code})", self._asked.unit(remedy))
+            raise ProbeFault(f"{name}: {known} ({code})", self._asked.unit(remedy))

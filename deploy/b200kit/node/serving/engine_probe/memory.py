@@ -9,7 +9,7 @@ import resource
 import tempfile
 from pathlib import Path
 
-from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeNotApplicable, ProbeRequest
 
 SHARED = Path("/dev/shm")  # noqa: S108 - the place itself is asked about
 _MIB = 1 << 20
@@ -33,10 +33,10 @@ def shared_memory(asked: ProbeRequest) -> str:
         free = found.f_bavail * found.f_frsize
         # A tmpfs of no blocks has no limit.
         if found.f_blocks and free < needed:
-            raise Fault(f"{SHARED} has {free // _MIB} MiB free of {needed // _MIB}", remedy)
+            raise ProbeFault(f"{SHARED} has {free // _MIB} MiB free of {needed // _MIB}", remedy)
         _map(needed)
     except OSError as error:
-        raise Fault(f"{SHARED} cannot be mapped: {error}", remedy) from None
+        raise ProbeFault(f"{SHARED} cannot be mapped: {error}", remedy) from None
     return f"{needed // _MIB} MiB of {SHARED} mapped"
 
 
@@ -54,11 +54,11 @@ def _map(size: int) -> None:
 def locked_memory(asked: ProbeRequest) -> str:
     """Memory can be locked without a limit, which network adapters need of buffers."""
     if not asked.on_gpus:
-        raise NotApplicable("an engine on CPUs locks no memory")
+        raise ProbeNotApplicable("an engine on CPUs locks no memory")
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     remedy = asked.unit("LimitMEMLOCK= must be infinity")
     if limit != resource.RLIM_INFINITY:
-        raise Fault(f"at most {limit} bytes can be locked", remedy)
+        raise ProbeFault(f"at most {limit} bytes can be locked", remedy)
     libc = ctypes.CDLL(None, use_errno=True)
     with mmap.mmap(-1, _LOCKED) as memory:
         place = ctypes.c_char.from_buffer(memory)
@@ -66,7 +66,7 @@ def locked_memory(asked: ProbeRequest) -> str:
         number = ctypes.get_errno()
         del place
     if failed:
-        raise Fault(f"{_LOCKED // _MIB} MiB cannot be locked: {os.strerror(number)}", remedy)
+        raise ProbeFault(f"{_LOCKED // _MIB} MiB cannot be locked: {os.strerror(number)}", remedy)
     return f"{_LOCKED // _MIB} MiB locked, no limit"
 
 
@@ -77,7 +77,7 @@ def executable_memory(asked: ProbeRequest) -> str:
         mmap.mmap(-1, mmap.PAGESIZE, prot=protection).close()
     except OSError as error:
         remedy = asked.unit("MemoryDenyWriteExecute= must not be set")
-        raise Fault(f"no memory can be written and run: {error}", remedy) from None
+        raise ProbeFault(f"no memory can be written and run: {error}", remedy) from None
     return "memory can be written and run"
 
 
@@ -95,10 +95,10 @@ def cache(asked: ProbeRequest) -> str:
                     _run(file.fileno())
         except PermissionError as error:
             why = "its file system is mounted noexec, or it belongs to somebody else"
-            raise Fault(f"{path}: {error.strerror}", f"{why} (ls -ld, findmnt -T)") from None
+            raise ProbeFault(f"{path}: {error.strerror}", f"{why} (ls -ld, findmnt -T)") from None
         except OSError as error:
             remedy = asked.unit(f"{line} and ReadWritePaths= must let it write there")
-            raise Fault(f"{path}: {error.strerror}", remedy) from None
+            raise ProbeFault(f"{path}: {error.strerror}", remedy) from None
     return f"{home} can be written and run"
 
 

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator
 
-from b200kit.node.serving.engine_probe.asked import Fault, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeRequest
 
 _WITHIN_S = 3.0
 _LOOPBACK = "127.0.0.1"
@@ -22,7 +22,7 @@ def loopback(asked: ProbeRequest) -> str:
     try:
         _connect(_LOOPBACK)
     except OSError as error:
-        raise Fault(f"no connection to {_LOOPBACK}: {error}", _remedy(error, asked)) from None
+        raise ProbeFault(f"no connection to {_LOOPBACK}: {error}", _remedy(error, asked)) from None
     return f"{_LOOPBACK} connects"
 
 
@@ -40,7 +40,7 @@ def netlink(asked: ProbeRequest) -> str:
         found = addresses()
     except OSError as error:
         remedy = asked.unit("RestrictAddressFamilies= lacks AF_NETLINK")
-        raise Fault(f"interfaces cannot be listed: {error}", remedy) from None
+        raise ProbeFault(f"interfaces cannot be listed: {error}", remedy) from None
     return f"{len(found)} interfaces"
 
 
@@ -53,7 +53,7 @@ def interface(asked: ProbeRequest) -> str:
         if not any(asked.address in known[name] for name in chosen):
             right = ", ".join(name for name, own in known.items() if asked.address in own)
             seen = _chosen(variable, pattern, {name: known[name] for name in chosen})
-            raise Fault(
+            raise ProbeFault(
                 f"{seen}, not {asked.address}",
                 asked.unit(f"{variable} must name {right or 'an interface that has it'}"),
             )
@@ -61,7 +61,7 @@ def interface(asked: ProbeRequest) -> str:
         _connect(asked.address)
     except OSError as error:
         remedy = asked.unit(f"IPAddressAllow= lacks {asked.address}")
-        raise Fault(f"no connection to {asked.address}: {error}", remedy) from None
+        raise ProbeFault(f"no connection to {asked.address}: {error}", remedy) from None
     return f"ranks meet at {asked.address}"
 
 

@@ -21,7 +21,7 @@ from b200kit.node.lib import documents, hard_timeout, program, timestamp
 from b200kit.node.lib.program import claim_stdout, emit
 from b200kit.node.lib.readings import printable
 from b200kit.node.serving.engine_probe import collective, compilers, cuda, memory, network
-from b200kit.node.serving.engine_probe.asked import Fault, NotApplicable, ProbeRequest
+from b200kit.node.serving.engine_probe.asked import ProbeFault, ProbeNotApplicable, ProbeRequest
 from b200kit.node.state import engine_probe
 from b200kit.node.state.engine_probe import ProbedStep, ProbeVerdict
 
@@ -152,9 +152,9 @@ def one(args: list[str]) -> int:
     result, seen, remedy = ProbeVerdict.PASSED, "", ""
     try:
         seen = step.take(asked)
-    except NotApplicable as why:
+    except ProbeNotApplicable as why:
         result, seen = ProbeVerdict.NOT_APPLICABLE, str(why)
-    except Fault as fault:
+    except ProbeFault as fault:
         result, seen, remedy = ProbeVerdict.FAILED, fault.seen, fault.remedy
     except Exception as error:
         result, seen = ProbeVerdict.FAILED, f"{type(error).__name__}: {error}"

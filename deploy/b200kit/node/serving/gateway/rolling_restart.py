@@ -20,11 +20,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.lib import documents, durable_files, lock
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import (
-    Gateway,
+    GatewayControl,
     Halt,
     RollingRestart,
     say,
@@ -96,7 +96,7 @@ def _options(args: list[str]) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def _requested(text: str, serving: Serving) -> list[int]:
+def _requested(text: str, serving: ServingConfig) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",") if word]
     except ValueError:
@@ -115,7 +115,7 @@ def main(args: list[str]) -> int:
         return 2
     try:
         hold()
-        roller = RollingRestart(serving, Gateway(), start_unit, cut=options.cut)
+        roller = RollingRestart(serving, GatewayControl(), start_unit, cut=options.cut)
         done = asyncio.run(restart(roller, requested))
     except (Halt, HAProxyError, ConfigError) as error:
         say(str(error))

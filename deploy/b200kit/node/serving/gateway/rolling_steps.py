@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from b200kit.node.client import correctness, engine_metrics
-from b200kit.node.client.serving_config import Serving
+from b200kit.node.client.serving_config import ServingConfig
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.haproxy import GatewayServer
-from b200kit.node.state.serving import Replica
+from b200kit.node.state.serving import ServedReplica
 
 EVERY_S = 0.2
 # Two empty looks in a row: a request may be between the gateway and the engine.
@@ -35,7 +35,7 @@ class Halt(Exception):
         self.untouched = untouched
 
 
-class Gateway:
+class GatewayControl:
     """The gateway of this node, as far as a rolling restart needs it."""
 
     def servers(self) -> list[GatewayServer]:
@@ -66,8 +66,8 @@ class Gateway:
 class RollingRestart:
     """Restarts replicas of one node. cut: go on though requests are still being answered."""
 
-    serving: Serving
-    gateway: Gateway
+    serving: ServingConfig
+    gateway: GatewayControl
     start: Start
     cut: bool = False
     clock: Callable[[], float] = field(default=time.monotonic)
@@ -99,7 +99,7 @@ class RollingRestart:
         times = {"drained_s": drained - began, "restart_s": warm - drained}
         return {"replica": index, **{key: round(value, 2) for key, value in times.items()}}
 
-    async def _unseen(self, replica: Replica) -> dict[str, object]:
+    async def _unseen(self, replica: ServedReplica) -> dict[str, object]:
         """One that the gateway is yet to learn of: nobody is sent there."""
         began = self.clock()
         self._start(replica)
@@ -107,7 +107,7 @@ class RollingRestart:
         say(f"{server_name(replica)}: warm; the gateway does not know it yet")
         return {"replica": replica.index, "drained_s": 0.0, "restart_s": self.clock() - began}
 
-    def _start(self, replica: Replica) -> None:
+    def _start(self, replica: ServedReplica) -> None:
         problem = self.start(replica.unit, self.serving.warm.timeout_s + 120)
         if problem:
             raise Halt(f"{replica.unit} did not come back, so it stays drained: {problem}")
@@ -127,7 +127,7 @@ class RollingRestart:
                 untouched=True,
             )
 
-    async def _until_quiet(self, replica: Replica, name: str) -> None:
+    async def _until_quiet(self, replica: ServedReplica, name: str) -> None:
         """Wait until neither gateway nor engine has a request of this replica's left.
 
         The gateway does not count those of its process before a reload; the engine does.
@@ -154,7 +154,7 @@ class RollingRestart:
     def _sessions(self, name: str) -> int:
         return sum(server.sessions for server in self.gateway.servers() if server.name == name)
 
-    async def _running(self, replica: Replica) -> int:
+    async def _running(self, replica: ServedReplica) -> int:
         """Requests in the engine; 0 where it does not answer, as one that is down does not."""
         sample = await engine_metrics.scrape(self.serving.endpoint(replica.url))
         if isinstance(sample, str):
@@ -162,7 +162,7 @@ class RollingRestart:
         in_flight = self.serving.rolling_restart.in_flight
         return round(sum(sample.get(series, 0.0) for series in in_flight))
 
-    async def _check(self, replica: Replica) -> None:
+    async def _check(self, replica: ServedReplica) -> None:
         endpoint, salt = (
             self.serving.endpoint(replica.url),
             f"rolling-restart-{secrets.token_hex(6)}",
@@ -171,7 +171,7 @@ class RollingRestart:
         if found.problems:
             raise Halt(f"{replica.unit} answers wrong, so it stays drained: {found.problems[0]}")
 
-    async def _back(self, replica: Replica, name: str) -> None:
+    async def _back(self, replica: ServedReplica, name: str) -> None:
         """Back in rotation, and confirmed there."""
         address = urlsplit(replica.url)
         self.gateway.point(name, address.hostname or "127.0.0.1", address.port or 80)
@@ -184,7 +184,7 @@ class RollingRestart:
             await asyncio.sleep(EVERY_S)
 
 
-def server_name(replica: Replica) -> str:
+def server_name(replica: ServedReplica) -> str:
     """What the gateway calls a replica."""
     return f"vllm{replica.index}"
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import models_problems, version
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.client.serving_config import ConfigError, ServingConfig, load
 from b200kit.node.lib import journal, timestamp
 from b200kit.node.lib.main_pid import MainPid, MainPidGone
-from b200kit.node.serving.warmup.request_shapes import Limits, Shape, shapes
-from b200kit.node.serving.warmup.rounds import NotWarm, Round, Warmer
+from b200kit.node.serving.warmup.request_shapes import EngineLimits, RequestShape, shapes
+from b200kit.node.serving.warmup.rounds import NotWarm, Warmer, WarmupRound
 from b200kit.node.state.warmup_features import jit_lines
 
 RECORDS = Path("/var/lib/b200kit")
@@ -43,12 +43,12 @@ _WAITING = "waiting for"
 class WarmUp:
     """One warm-up under way; `document()` is its record."""
 
-    serving: Serving
+    serving: ServingConfig
     replica: int
     endpoint: Endpoint
     began: float = field(default_factory=time.monotonic)
     health_s: float | None = None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[WarmupRound] = field(default_factory=list)
     engine_version: str | None = None
     difference: float | None = None
     invocation: str = field(default_factory=lambda: os.environ.get("INVOCATION_ID", ""))
@@ -68,7 +68,7 @@ class WarmUp:
     async def _healthy(self) -> None:
         """Poll /health; the port opens only when the engine is ready."""
         said_at = time.monotonic()
-        quick = Deadlines(connect=2, idle=5, total=10)
+        quick = HttpDeadlines(connect=2, idle=5, total=10)
         while True:
             answer = await self.endpoint.get("/health", quick)
             try:
@@ -112,10 +112,12 @@ class WarmUp:
                 return
         raise NotWarm(f"no two rounds in a row agree: {self._so_far()}")
 
-    def _shapes(self) -> list[Shape]:
+    def _shapes(self) -> list[RequestShape]:
         """The ladder of this server. Raises NotWarm when a system prompt cannot be read."""
         serving = self.serving
-        limits = Limits(serving.max_num_seqs, serving.max_num_batched_tokens, serving.max_model_len)
+        limits = EngineLimits(
+            serving.max_num_seqs, serving.max_num_batched_tokens, serving.max_model_len
+        )
         try:
             systems = [Path(path).read_text("utf-8") for path in serving.warm.system_prompts]
         except (OSError, ValueError) as error:

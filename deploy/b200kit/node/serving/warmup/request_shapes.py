@@ -34,7 +34,7 @@ _TOP_P: dict[str, object] = {"top_p": 0.9}
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """What the server was configured for: sequences, tokens a scheduler step, tokens a context."""
 
     max_num_seqs: int
@@ -43,7 +43,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Shape:
+class RequestShape:
     """One kind of request in a round, sent `count` times at once.
 
     tokens: a prompt of exactly so many tokens instead of a few words. ends: it may end before it
@@ -87,35 +87,37 @@ def ladder(most: int) -> list[int]:
     return [*(1 << step for step in range((most - 1).bit_length())), most]
 
 
-def shapes(limits: Limits, features: Sequence[str], systems: Sequence[str]) -> list[Shape]:
+def shapes(
+    limits: EngineLimits, features: Sequence[str], systems: Sequence[str]
+) -> list[RequestShape]:
     """All shapes of one round, in the order they are sent."""
     longest = max(1, limits.max_model_len - TOKENS)
     return [
-        Shape("short"),
-        Shape("short, not streamed", stream=False),
+        RequestShape("short"),
+        RequestShape("short, not streamed", stream=False),
         _budget(limits, longest),
-        Shape("the whole context", tokens=longest),
-        *(Shape(f"{count} at once", count) for count in ladder(max(1, limits.max_num_seqs))),
-        Shape("sampled", 2, temperature=0.8, extra=_TOP_P),
-        Shape("long, sampled", 2, max(1, longest // 2), temperature=0.8, extra=_TOP_P),
+        RequestShape("the whole context", tokens=longest),
+        *(RequestShape(f"{count} at once", count) for count in ladder(max(1, limits.max_num_seqs))),
+        RequestShape("sampled", 2, temperature=0.8, extra=_TOP_P),
+        RequestShape("long, sampled", 2, max(1, longest // 2), temperature=0.8, extra=_TOP_P),
         *(shape for feature, shape in _OPTIONAL.items() if feature in features),
-        *(Shape(f"system prompt {n}", system=text) for n, text in enumerate(systems)),
+        *(RequestShape(f"system prompt {n}", system=text) for n, text in enumerate(systems)),
     ]
 
 
 _OPTIONAL = {
-    STRUCTURED: Shape(
+    STRUCTURED: RequestShape(
         "structured output", stream=False, ends=True, extra={"response_format": _FORMAT}
     ),
-    TOOLS: Shape(
+    TOOLS: RequestShape(
         "tool call", stream=False, ends=True, extra={"tools": [_TOOL], "tool_choice": "auto"}
     ),
-    LOGPROBS: Shape("log probabilities", extra={"logprobs": True, "top_logprobs": 1}),
+    LOGPROBS: RequestShape("log probabilities", extra={"logprobs": True, "top_logprobs": 1}),
 }
 
 
-def _budget(limits: Limits, longest: int) -> Shape:
+def _budget(limits: EngineLimits, longest: int) -> RequestShape:
     """The prefill budget of one scheduler step: one prompt, or several that fill it together."""
     count = min(math.ceil(limits.max_batched / longest), max(1, limits.max_num_seqs))
     tokens = min(longest, math.ceil(limits.max_batched / count))
-    return Shape("the whole prefill budget", count, tokens=tokens)
+    return RequestShape("the whole prefill budget", count, tokens=tokens)

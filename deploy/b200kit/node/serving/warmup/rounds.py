@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from b200kit.node.client.arrivals import closed_loop
-from b200kit.node.client.chat import Answer, Endpoint, chat
+from b200kit.node.client.chat import ChatAnswer, Endpoint, chat
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from b200kit.node.client.percentiles import percentile
-from b200kit.node.serving.warmup.request_shapes import Shape
+from b200kit.node.serving.warmup.request_shapes import RequestShape
 
 # A first inference took 42 s on a cold B200 (NVIDIA/aicr PR 1196).
-DEADLINES = Deadlines(connect=5, idle=300, total=600)
+DEADLINES = HttpDeadlines(connect=5, idle=300, total=600)
 PROBES = 8
 FLOOR_MS = {"ttft": 1.0, "tpot": 0.5}
 """Differences below this are no news, whatever share of the value they are."""
@@ -29,7 +29,7 @@ class NotWarm(Exception):
 
 
 @dataclass(frozen=True)
-class Round:
+class WarmupRound:
     """What one round did. Medians of its probe in milliseconds; first = its very first TTFT.
 
     jit: kernels that the journal says were compiled in it; None where that was not measured.
@@ -43,7 +43,7 @@ class Round:
     first_ttft_ms: float
     jit: int | None = None
 
-    def difference(self, before: Round) -> float:
+    def difference(self, before: WarmupRound) -> float:
         """The larger of the shares by which TTFT and TPOT differ from another round's."""
         pairs = (
             (self.ttft_ms, before.ttft_ms, FLOOR_MS["ttft"]),
@@ -64,18 +64,18 @@ class Warmer:
 
     endpoint: Endpoint
     model: str
-    shapes: Sequence[Shape]
+    shapes: Sequence[RequestShape]
     salt: str
 
-    async def round(self, number: int) -> Round:
+    async def round(self, number: int) -> WarmupRound:
         """One round: all shapes, then the timed probe. Raises NotWarm when a request fails."""
         began = time.perf_counter()
-        sent: list[Answer] = []
+        sent: list[ChatAnswer] = []
         for shape in self.shapes:
             sent += await self._send(shape, f"{self.salt}/{number}/{shape.name}")
         probe = await self._probe(f"{self.salt}/{number}/probe")
         series = probe.series()
-        return Round(
+        return WarmupRound(
             number=number,
             requests=len(sent) + PROBES,
             seconds=time.perf_counter() - began,
@@ -86,11 +86,11 @@ class Warmer:
 
     async def _probe(self, seed: str) -> Run:
         """Short streams one after the other: the same each round, whatever else it sends."""
-        answers = await self._send(Shape("probe", PROBES), seed, concurrency=1)
+        answers = await self._send(RequestShape("probe", PROBES), seed, concurrency=1)
         return Run(tuple(answer.record() for answer in answers))
 
-    async def _send(self, shape: Shape, seed: str, concurrency: int = 0) -> list[Answer]:
-        async def one(number: int, due: float) -> Answer:
+    async def _send(self, shape: RequestShape, seed: str, concurrency: int = 0) -> list[ChatAnswer]:
+        async def one(number: int, due: float) -> ChatAnswer:
             request = shape.request(self.model, self.salt, seed, number)
             return await chat(self.endpoint, request, DEADLINES, due)
 

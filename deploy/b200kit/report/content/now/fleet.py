@@ -18,8 +18,8 @@ from b200kit.report.content.now.node import (
     STATES,
     NodeAnswer,
     NodeNow,
+    NowPoint,
     Planned,
-    Point,
     Refused,
     node_now,
 )
@@ -34,7 +34,7 @@ class FleetRow:
     """Nodes of which the same is to be said. The first point is the worst; *when* the oldest."""
 
     names: tuple[str, ...]
-    points: tuple[Point, ...]
+    points: tuple[NowPoint, ...]
     when: str
 
     @property
@@ -117,7 +117,7 @@ def fleet_now(
 
 
 def _rows(nodes: Sequence[NodeNow]) -> tuple[FleetRow, ...]:
-    alike: dict[tuple[Point, ...], list[NodeNow]] = {}
+    alike: dict[tuple[NowPoint, ...], list[NodeNow]] = {}
     for node in nodes:
         if node.points:
             alike.setdefault(node.points, []).append(node)
@@ -165,12 +165,12 @@ def _tone_of_proof(fleet: FleetNow) -> str:
     return "good" if serving and proven == serving else "bad" if serving else "unknown"
 
 
-def told(one: Point, when: str) -> str:
+def told(one: NowPoint, when: str) -> str:
     """A point with its time: "since 09:14:02Z (4 m 10 s): GPU 3 has 17 of 18 NVLinks up"."""
     return f"{when}: {one.what}" if when else one.what
 
 
-def once_each(points: Sequence[Point]) -> Iterator[tuple[Point, str]]:
+def once_each(points: Sequence[NowPoint]) -> Iterator[tuple[NowPoint, str]]:
     """Each point with what to do, which is said once where several ask for the same."""
     said: set[str] = set()
     for one in points:

@@ -14,8 +14,8 @@ from datetime import datetime
 
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.state import advice, quarantine, watchdog
-from b200kit.node.state.proof import EXPIRED, EXPIRING, VALID, Proof, stamp
-from b200kit.node.state.watch import Fault, Look
+from b200kit.node.state.proof import EXPIRED, EXPIRING, VALID, NodeProof, stamp
+from b200kit.node.state.watch import Look, NodeFault
 from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.document import (
     Unmeasured,
@@ -99,7 +99,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class NowPoint:
     """One thing to know of a node: a word of STATES, what it is, when, and what is next.
 
     *when* is a text of its own, so that nodes that are alike but for it are shown together, and
@@ -180,7 +180,7 @@ def proof_now(standing: object, name: str, passed_s: float = 0.0) -> ProofNow:
     if found is None:
         return ProofNow(NONE, "no proof lies on it: what serves there is not proven")
     try:
-        proof = documents.structure(Proof, found)
+        proof = documents.structure(NodeProof, found)
     except documents.Malformed as error:
         return ProofNow(UNKNOWN, f"its proof: {clean(str(error))}")
     boot_id, boot_s = read(standing, "boot_id"), number(read(standing, "boot_s"))
@@ -213,7 +213,7 @@ class NodeNow:
     """A node: its points, GPUs of all replicas, of those that get requests, of those proven."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[NowPoint, ...]
     proof: ProofNow
     gpus: int | None = None
     serving_gpus: int = 0
@@ -237,7 +237,7 @@ def node_now(
     if known.why or known.read_at is None:
         found = NodeNow(name, (_not_read(known, now),), ProofNow(UNKNOWN), read_at=known.read_at)
     elif read(known.standing, "schema") != SCHEMA:
-        why = Point("unknown", f"what it answered is no document of schema {SCHEMA}")
+        why = NowPoint("unknown", f"what it answered is no document of schema {SCHEMA}")
         found = NodeNow(name, (why,), ProofNow(UNKNOWN), read_at=known.read_at)
     else:
         found = _answered(name, known, now)
@@ -248,12 +248,12 @@ def node_now(
     return replace(found, points=_with_work(points, planned))
 
 
-def _of_run(refused: Refused, now: float) -> Point:
+def _of_run(refused: Refused, now: float) -> NowPoint:
     then, when, age = moment(refused.at), "", 0.0
     if then is not None:
         age = max(0.0, now - then.timestamp())
         when = f"since {day_and_time(then, age)} ({duration(age)})"
-    return Point(refused.word, clean(refused.cause), clean(refused.action), when, age)
+    return NowPoint(refused.word, clean(refused.cause), clean(refused.action), when, age)
 
 
 def _answered(name: str, known: NodeAnswer, now: float) -> NodeNow:
@@ -268,7 +268,7 @@ def _answered(name: str, known: NodeAnswer, now: float) -> NodeNow:
     if serving and proof.holds and len(proven) < len(serving):
         others = ", ".join(show(one.get("index")) for one in serving if one not in proven)
         why = f"its proof is not about replica {others}, which serves"
-        found.append(Point("not proven", why))
+        found.append(NowPoint("not proven", why))
     return NodeNow(
         name,
         tuple(found),
@@ -281,7 +281,7 @@ def _answered(name: str, known: NodeAnswer, now: float) -> NodeNow:
     )
 
 
-def _with_work(points: list[Point], planned: Planned | None) -> tuple[Point, ...]:
+def _with_work(points: list[NowPoint], planned: Planned | None) -> tuple[NowPoint, ...]:
     """With what is done with the node; that it is out, or away, is no fault while it is changed."""
     if planned:
         expected = _MEANWHILE if planned.change else ()
@@ -290,7 +290,7 @@ def _with_work(points: list[Point], planned: Planned | None) -> tuple[Point, ...
             for point in points
         ]
         word = "unknown" if planned.damaged else "planned"
-        points = [Point(word, clean(planned.text)), *points]
+        points = [NowPoint(word, clean(planned.text)), *points]
     return tuple(sorted(dict.fromkeys(points), key=lambda point: RANK[point.state]))
 
 
@@ -298,7 +298,7 @@ def _gpus(entries: list[Entry]) -> int:
     return sum(min(max(integer(entry.get("gpus")) or 0, 0), _MOST_GPUS) for entry in entries)
 
 
-def _not_read(known: NodeAnswer, now: float) -> Point:
+def _not_read(known: NodeAnswer, now: float) -> NowPoint:
     then = known.since if known.read_at is None else known.read_at
     age = max(0.0, now - then)
     when = (
@@ -309,14 +309,14 @@ def _not_read(known: NodeAnswer, now: float) -> Point:
     last = f"; then {count} of {len(served)} replicas served" if served else ""
     why = clean(known.why) or "not asked yet"
     todo = connection_fault.advice(connection_fault.code_of(known.why)) if known.why else ""
-    return Point("not read", f"{why}{last}", todo, when, age)
+    return NowPoint("not read", f"{why}{last}", todo, when, age)
 
 
 def _points(
     standing: object, known: NodeAnswer, clock: NodeClock, entries: list[Entry]
-) -> Iterator[Point]:
+) -> Iterator[NowPoint]:
     if read(standing, "headless") is True:
-        yield Point("member", "it works for a replica of another node, which shows it")
+        yield NowPoint("member", "it works for a replica of another node, which shows it")
         return
     look: Look | None = None
     problem = ""
@@ -331,27 +331,27 @@ def _points(
     elif not entries:
         unread = read(standing, "replicas")
         if isinstance(unread, Unmeasured):
-            yield Point("unknown", f"its replicas could not be read: {unread.reason}")
+            yield NowPoint("unknown", f"its replicas could not be read: {unread.reason}")
         else:
-            yield Point("unknown", "nothing is deployed on it", "run b200 deploy")
+            yield NowPoint("unknown", "nothing is deployed on it", "run b200 deploy")
     else:
         yield from _replicas_out(standing, entries, seen, clock)
         yield from _look(read(standing, "watch"), look, known, clock, problem)
     yield from _other_faults(standing, seen, clock)
 
 
-def _quarantined(mark: object, standing: object, clock: NodeClock) -> Point:
+def _quarantined(mark: object, standing: object, clock: NodeClock) -> NowPoint:
     if not isinstance(mark, dict):
         why = mark.reason if isinstance(mark, Unmeasured) else "it is no mark"
-        return Point("unknown", f"whether it is quarantined could not be read: {why}")
+        return NowPoint("unknown", f"whether it is quarantined could not be read: {why}")
     when, age = clock.since(mark.get("since"))
     what = f"quarantined by {show(mark.get('who'))}: {show(mark.get('why'))}"
     if quarantine.mark_of(mark).open_trial(read(standing, "boot_id"), clock.boot_s):
-        return Point("planned", f"on trial; {what}", "", when, age)
-    return Point("out", what, "", when, age)
+        return NowPoint("planned", f"on trial; {what}", "", when, age)
+    return NowPoint("out", what, "", when, age)
 
 
-def _of_proof(proof: ProofNow, clock: NodeClock, share: int | None) -> Iterator[Point]:
+def _of_proof(proof: ProofNow, clock: NodeClock, share: int | None) -> Iterator[NowPoint]:
     word = _OF_PROOF.get(proof.state)
     if word is None:
         return
@@ -362,46 +362,48 @@ def _of_proof(proof: ProofNow, clock: NodeClock, share: int | None) -> Iterator[
         left = (proof.until - clock.at).total_seconds() - clock.passed_s
         when, age = f"in {duration(max(0.0, left))}", -left
     less = share is not None and share < 100
-    yield Point(word, proof.why + (f"; its share is {share} %" if less else ""), "", when, age)
+    yield NowPoint(word, proof.why + (f"; its share is {share} %" if less else ""), "", when, age)
 
 
 def _replicas_out(
-    standing: object, entries: list[Entry], faults: list[Fault], clock: NodeClock
-) -> Iterator[Point]:
+    standing: object, entries: list[Entry], faults: list[NodeFault], clock: NodeClock
+) -> Iterator[NowPoint]:
     """Replicas without new requests, together where they are out for one reason."""
     word = "partly out" if any(one.get("takes_requests") is True for one in entries) else "out"
-    groups: dict[Point, list[str]] = {}
+    groups: dict[NowPoint, list[str]] = {}
     for entry in entries:
         takes = read(entry, "takes_requests")
         if isinstance(takes, Unmeasured):
             why = f"who is in rotation could not be read: {takes.reason}"
-            groups.setdefault(Point("unknown", why), []).append(show(entry.get("index")))
+            groups.setdefault(NowPoint("unknown", why), []).append(show(entry.get("index")))
         elif takes is not True:
             point = _out(standing, entry, word, faults, clock)
             groups.setdefault(point, []).append(show(entry.get("index")))
     for point, which in groups.items():
         names = f"replica{'s' * (len(which) > 1)} {', '.join(which)}"
-        yield Point(point.state, f"{names}: {point.what}", point.next, point.when, point.age_s)
+        yield NowPoint(point.state, f"{names}: {point.what}", point.next, point.when, point.age_s)
 
 
-def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: NodeClock) -> Point:
+def _out(
+    standing: object, entry: Entry, word: str, faults: list[NodeFault], clock: NodeClock
+) -> NowPoint:
     document = read(standing, "watchdog", show(entry.get("index")))
     kept = documents.understood(ReplicaState, document) or ReplicaState()
     status = show(entry.get("status"))
     if kept.held:
         fault = next((f for f in faults if f.finding.summary == kept.held), None)
         when = clock.since(fault.since if fault else read(document, "last", "at"))
-        return Point(word, clean(kept.held), advice.of(fault.finding) if fault else "", *when)
+        return NowPoint(word, clean(kept.held), advice.of(fault.finding) if fault else "", *when)
     if kept.given_up:
         times, mark = len(kept.ejections), read(standing, "mark")
         when = clock.since(read(mark, "when"))
         todo = f"once it is repaired: rm {watchdog.MARK}"
-        return Point(word, f"given up after {times} ejections: {clean(kept.why)}", todo, *when)
+        return NowPoint(word, f"given up after {times} ejections: {clean(kept.why)}", todo, *when)
     if kept.out:
         todo = "the watchdog restarts it, and puts it back once it answers"
-        return Point(word, f"ejected: {clean(kept.why)}", todo, *_ejected(kept, document, clock))
+        return NowPoint(word, f"ejected: {clean(kept.why)}", todo, *_ejected(kept, document, clock))
     drained = isinstance(read(standing, "drained"), dict)
-    return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
+    return NowPoint(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
 
 
 def _ejected(kept: ReplicaState, document: object, clock: NodeClock) -> tuple[str, float]:
@@ -417,7 +419,7 @@ def _ejected(kept: ReplicaState, document: object, clock: NodeClock) -> tuple[st
 
 def _look(
     document: object, look: Look | None, known: NodeAnswer, clock: NodeClock, problem: str
-) -> Iterator[Point]:
+) -> Iterator[NowPoint]:
     """Whether the last look says anything about now; *problem*: why it is not understood."""
     why, when, age = "", "", 0.0
     if document is None:
@@ -431,10 +433,12 @@ def _look(
     elif (age := clock.boot_s - look.boot_s) > known.look_age_max_s:
         why, when = "its last look is too old to say anything", f"({duration(age)} old)"
     if why:
-        yield Point("unknown", why, "on the node: journalctl -u b200-agent", when, age)
+        yield NowPoint("unknown", why, "on the node: journalctl -u b200-agent", when, age)
 
 
-def _other_faults(standing: object, faults: list[Fault], clock: NodeClock) -> Iterator[Point]:
+def _other_faults(
+    standing: object, faults: list[NodeFault], clock: NodeClock
+) -> Iterator[NowPoint]:
     """Confirmed faults that took nobody out."""
     every = mapping(read(standing, "watchdog")).values()
     kept = [one for d in every if (one := documents.understood(ReplicaState, d))]
@@ -442,8 +446,10 @@ def _other_faults(standing: object, faults: list[Fault], clock: NodeClock) -> It
     for fault in faults:
         if fault.finding.summary not in held:
             when, age = clock.since(fault.since)
-            yield Point("fault", clean(fault.finding.summary), advice.of(fault.finding), when, age)
+            yield NowPoint(
+                "fault", clean(fault.finding.summary), advice.of(fault.finding), when, age
+            )
     mark = read(standing, "mark")
     if mark is not None and not any(one.given_up for one in kept):
         what = mark.reason if isinstance(mark, Unmeasured) else str(watchdog.mark_of(mark))
-        yield Point("fault" if isinstance(mark, dict) else "unknown", clean(what))
+        yield NowPoint("fault" if isinstance(mark, dict) else "unknown", clean(what))

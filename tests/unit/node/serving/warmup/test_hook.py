@@ -16,8 +16,8 @@ from b200kit.node.client import client_health
 from b200kit.node.lib import journal
 from b200kit.node.lib.main_pid import MainPid, MainPidGone
 from b200kit.node.serving.warmup import hook
-from b200kit.node.serving.warmup.request_shapes import TOKENS, Limits, ladder, shapes
-from b200kit.node.serving.warmup.rounds import Round, relative
+from b200kit.node.serving.warmup.request_shapes import TOKENS, EngineLimits, ladder, shapes
+from b200kit.node.serving.warmup.rounds import WarmupRound, relative
 from b200kit.node.state.warmup_features import (
     FEATURES,
     LOGPROBS,
@@ -97,7 +97,7 @@ def test_waiting_says_what_the_engine_last_printed(
 def test_rounds_that_never_agree_are_not_warm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Round, "difference", lambda *_: 0.5)
+    monkeypatch.setattr(WarmupRound, "difference", lambda *_: 0.5)
     status, record = run(tmp_path, tolerance=0.1)
     assert status == 1
     assert record["warm"] is False
@@ -266,7 +266,7 @@ def test_a_system_prompt_that_is_gone_is_named(tmp_path: Path) -> None:
     assert_message(record["problem"])
 
 
-LIMITS = Limits(12, 2048, 4096)
+LIMITS = EngineLimits(12, 2048, 4096)
 
 
 def test_a_round_climbs_to_max_num_seqs_and_fills_budget_and_context_exactly() -> None:
@@ -285,13 +285,13 @@ def test_a_round_climbs_to_max_num_seqs_and_fills_budget_and_context_exactly() -
 @pytest.mark.parametrize(
     ("limits", "count", "tokens"),
     [
-        (Limits(8, 16384, 4096), 5, 3277),
-        (Limits(2, 16384, 4096), 2, 4096 - TOKENS),
-        (Limits(1, 16, 128), 1, 16),
+        (EngineLimits(8, 16384, 4096), 5, 3277),
+        (EngineLimits(2, 16384, 4096), 2, 4096 - TOKENS),
+        (EngineLimits(1, 16, 128), 1, 16),
     ],
 )
 def test_a_budget_larger_than_the_context_is_filled_by_several_prompts(
-    limits: Limits, count: int, tokens: int
+    limits: EngineLimits, count: int, tokens: int
 ) -> None:
     budget = next(shape for shape in shapes(limits, (), ()) if "budget" in shape.name)
     assert (budget.count, budget.tokens) == (count, tokens)
@@ -384,7 +384,7 @@ def test_the_ladder_ends_at_the_most(most: int) -> None:
 def test_rounds_agree_by_share_or_by_a_difference_too_small_to_matter() -> None:
     assert relative(9.0, 9.9, floor=1.0) == 0.0
     assert relative(100.0, 80.0, floor=1.0) == pytest.approx(0.2)
-    first = Round(1, 30, 1.0, 2683.0, 9.0, 2683.0)
+    first = WarmupRound(1, 30, 1.0, 2683.0, 9.0, 2683.0)
     second = dataclasses.replace(first, number=2, ttft_ms=9.0)
     assert second.difference(first) == pytest.approx(1 - 9 / 2683)
     assert second.difference(second) == 0.0
