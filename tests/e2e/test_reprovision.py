@@ -49,7 +49,12 @@ DATA: dict[str, Any] = {
     },
     "rollout": {"share_percent": 10, "watch_s": 3},
     # As a site has it: a node returns by the proof that its looks issue.
-    "watchdog": {"look_s": 10, "look_deadline_s": 60, "deadline_s": 120, "stall_s": 600},
+    "watchdog": {
+        "health_check_s": 10,
+        "health_check_deadline_s": 60,
+        "deadline_s": 120,
+        "stall_s": 600,
+    },
     "proof": {"issue": "on"},
 }
 FAULTS = [

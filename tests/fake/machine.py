@@ -316,7 +316,7 @@ class Machine:
             "apt-trial": lambda arguments, stdin: json.dumps(APT | self.apt),
             "weights": self._weights,
             "rolling-restart": self._rolling_restart,
-            "look": lambda arguments, stdin: proofs.look(self, self._host()),
+            "health-check": lambda arguments, stdin: proofs.look(self, self._host()),
             "bandwidth": lambda arguments, stdin: proofs.measure_bandwidth(self, self._host()),
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",

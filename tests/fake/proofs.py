@@ -14,7 +14,7 @@ from b200kit.node.lib.documents import structure, unstructure
 from b200kit.node.state import quarantine
 from b200kit.node.state.proof import ProofRules, ServingNow
 from b200kit.node.state.verdict import Finding, Fit, GateVerdict, Status
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 from b200kit.stages import proof as rules
 from b200kit.stages import smoke
 from tests.unit import corpus
@@ -35,7 +35,7 @@ def look(machine: Machine, host: dict[str, Any]) -> str:
     trial = quarantine.mark_of(mark).open_trial(host["boot_id"], host["uptime_s"])
     on_trial = trial is not None
     fit: Fit | None = "fit" if mark is None or on_trial else None
-    found = Look(
+    found = HealthCheck(
         timestamp.now(), host["uptime_s"], mark is None, (), on_trial=on_trial, running=(0, 1),
         fit=fit, fit_serving=fit, bandwidth=Status.PASS if fit else None,
     )  # fmt: skip
@@ -50,10 +50,10 @@ def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
     now = Now(host["boot_id"], host["uptime_s"], time.time())
     asked = json.loads(machine.text(rules.RULES))
     here = {path: json.loads(machine.text(path)) for path in _LEFT if path in machine.files}
-    seen = structure(Look, json.loads(machine.text(LOOK)))
+    seen = structure(HealthCheck, json.loads(machine.text(LOOK)))
     gate = unstructure(GateVerdict(_WELL, {}, timestamp.now(), host["boot_id"], host["uptime_s"]))
     found = [
-        evidence.of_look(seen, (0, 1), now),
+        evidence.of_health(seen, (0, 1), now),
         evidence.of_gate(gate, now),
         *evidence.of_smoke(here.get(smoke.RECORD), ""),
         evidence.of_bandwidth(here.get(tests.PATH), seen),

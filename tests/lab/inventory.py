@@ -119,7 +119,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "watchdog": {
             **{"deadline_s": 120.0, "stall_s": 600.0},
             # A look costs a second of the CPUs that all nodes of a lab share.
-            **{"look_s": 300.0, "look_deadline_s": 120.0},
+            **{"health_check_s": 300.0, "health_check_deadline_s": 120.0},
         },
         # What proves something must be looked at more often (tests/e2e/site/test_proof.py).
         "proof": {"issue": "off"},

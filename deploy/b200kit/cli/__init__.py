@@ -28,7 +28,7 @@ from b200kit.run.places import NoSite
 
 GROUPS = {
     "Start here": {
-        "init": "write a site's inventory, from a look at its nodes",
+        "init": "write a site's inventory, from what its nodes show",
         "models": "the models that are known, by name",
         "doctor": "is this machine ready to run b200kit?",
         "explain": "what a check, key, outcome or exit code means, and what to do",
@@ -45,7 +45,7 @@ GROUPS = {
         "tune": "find the layout for the goal",
         "remove": "take b200kit off nodes, drained first",
     },
-    "Look": {
+    "Inspect": {
         "check": "is a node fit to serve? The site's, or any over SSH",
         "judge": "is a recorded node fit to serve?",
         "ask": "ask the model on a node a question, and see its answer",

@@ -40,13 +40,13 @@ _AT_ONCE = 16
     cls=Command,
     exit_codes={
         0: "every node is fit",
-        1: "a node is unfit, could not be looked at, or is unreachable",
+        1: "a node is unfit, could not be observed, or is unreachable",
         2: "nothing is worse than not measured",
         3: "every node that is not fit is bare: the GPUs are right, and no driver is there yet",
     },
 )
 @click.argument("hosts", nargs=-1, metavar="[NODE | [USER@]HOST[:PORT]...]")
-@click.option("--local", is_flag=True, help="Look at this machine, without SSH.")
+@click.option("--local", is_flag=True, help="Check this machine, without SSH.")
 @click.option(
     "--hardware", "name", metavar="NAME",
     help="A hardware of the catalogue, instead of what the PCI ids of the GPUs say.",

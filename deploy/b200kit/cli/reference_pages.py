@@ -186,7 +186,7 @@ ask for a step of the ladder: reset the GPU, reboot, power-cycle, replace the pa
 
 """
 _NOT_LOOKED_AT = """
-## Not looked at
+## Not observed
 
 Why a node could not be reached, entered or observed: `cause` in its record, by what ssh, sudo or
 the shell said.

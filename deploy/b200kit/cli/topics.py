@@ -265,7 +265,7 @@ KINDS: dict[str, TopicKind] = {
         _of_exit_code,
     ),
     "cause": TopicKind(
-        "why a node was not looked at",
+        "why a node was not reached or observed",
         "host-key-changed",
         lambda: {fault.code: fault.advice for fault in connection_fault.FAULTS},
     ),

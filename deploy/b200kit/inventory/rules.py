@@ -47,7 +47,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
     yield from _idle_waivers(spec, hardware)
-    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s)
+    yield from proof.problems(spec.proof, spec.watchdog.longest_health_check_s)
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)
@@ -156,8 +156,10 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
 def _blind_watchdog(spec: NodeSpec) -> Iterator[Problem]:
     """Rules by which no fault would ever count, or take a replica out."""
     rules = spec.watchdog
-    if rules.confirm > rules.looks:
-        message = f"must not be more than looks, which is {rules.looks}: no fault would count"
+    if rules.confirm > rules.health_checks:
+        message = (
+            f"must not be more than health_checks ({rules.health_checks}): no fault would count"
+        )
         yield Problem("watchdog.confirm", message)
     checks = registered()
     known = {*checks, *(name.partition(".")[0] for name in checks)}

@@ -1,7 +1,7 @@
 """Ask every node of an inventory where it stands, again and again, over connections that stay open.
 
 Each node is asked by itself, so one that is slow or away holds no other. One answer a line on
-stdout: first {"nodes": {name: {"look_age_max_s"}}} or {"refused": [line, ...]}, then
+stdout: first {"nodes": {name: {"health_age_max_s"}}} or {"refused": [line, ...]}, then
 {"node", "standing"} or {"node", "why"} as they come. A process of its own, since pyinfra's command
 line replaces Python's threads and sockets: `python -m b200kit.operations.standings INVENTORY
 EVERY_S`, or 0 for one answer of each. It ends with its stdin.
@@ -51,8 +51,8 @@ def refusals(path: Path, hosts: Sequence[Host], state: State) -> Iterator[str]:
 
 
 def most_age_s(spec: NodeSpec) -> float:
-    """Seconds after which the last look at a node says nothing about now (stages/watchdog.py)."""
-    return 3 * spec.watchdog.look_s + spec.watchdog.look_deadline_s
+    """Seconds after which the last check at a node says nothing about now (stages/watchdog.py)."""
+    return 3 * spec.watchdog.health_check_s + spec.watchdog.health_check_deadline_s
 
 
 def answer(remote: Remote) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def run(path: Path, every_s: float, tell: Tell) -> None:
         return
     specs = {host.name: preflight.parsed(host, {}) for host in hosts}
     known = {name: spec for name, spec in specs.items() if isinstance(spec, NodeSpec)}
-    tell({"nodes": {n: {"look_age_max_s": most_age_s(spec)} for n, spec in known.items()}})
+    tell({"nodes": {n: {"health_age_max_s": most_age_s(spec)} for n, spec in known.items()}})
     gevent.joinall([gevent.spawn(follow, host, every_s, tell) for host in hosts])
 
 

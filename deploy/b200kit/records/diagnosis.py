@@ -156,7 +156,7 @@ def diagnose(host: object, known: Diagnoses) -> dict[str, Any]:
             why = next((unread[c.read] for c in rule.when if c.read in unread), "")
         head = {"name": name, "symptom": rule.symptom}
         if why:
-            states["unlooked"].append({**head, "why": f"could not look: {why}"})
+            states["unlooked"].append({**head, "why": f"not measured: {why}"})
             continue
         evidence = [*_evidence(rule, known.symptoms, read, unread)]
         because = {"cause": rule.cause, "change": rule.change, "source": rule.source}

@@ -13,7 +13,7 @@ from b200kit.node.state import warmup_features
 from b200kit.node.state.drift import File
 from b200kit.node.state.mend import MendRules
 from b200kit.node.state.serving import WarmPlan, WatchdogPlan
-from b200kit.node.state.watch import LookRules
+from b200kit.node.state.watch import HealthRules
 from b200kit.node.state.watchdog import WatchdogRules
 from b200kit.run.node import Node
 
@@ -57,7 +57,7 @@ def watchdog(node: Node) -> WatchdogPlan:
     progress = ("generation_tokens", "prompt_tokens")
     return WatchdogPlan(
         rules=_taken(WatchdogRules, asked),
-        look_rules=_taken(LookRules, asked),
+        health_rules=_taken(HealthRules, asked),
         takes_out=tuple(asked.takes_out),
         mend_rules=_taken(MendRules, asked),
         waiting=metrics.get("waiting", ""),

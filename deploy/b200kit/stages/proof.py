@@ -1,6 +1,6 @@
 """What a node proves of itself while it serves: its rules on the node, and what check.py asks for.
 
-The agent issues the proof after each look (stages/watchdog.py).
+The agent issues the proof after each health check (stages/watchdog.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RULES = "/etc/b200kit/proof.json"
 
 
 def is_issued(node: Node) -> bool:
-    """A replica that works for another node is looked at by nobody here."""
+    """A replica that works for another node is checked by nobody here."""
     return node.spec.proof.issue == "on" and not node.headless
 
 
@@ -30,7 +30,7 @@ def files(node: Node) -> list[File]:
 
 def document(node: Node) -> ProofRules:
     """How long evidence of each kind holds (s), and which kinds are required."""
-    keys, look_s = node.spec.proof, node.spec.watchdog.longest_look_s
+    keys, longest_s = node.spec.proof, node.spec.watchdog.longest_health_check_s
     hours = {
         "gate": keys.gate_ttl_h,
         "latency": keys.latency_ttl_h,
@@ -40,7 +40,7 @@ def document(node: Node) -> ProofRules:
     asked = keys.renew
     return ProofRules(
         node=node.name,
-        ttl_s={"look": keys.look_holds_s(look_s), **{kind: 3600 * h for kind, h in hours.items()}},
+        ttl_s={"health": keys.health_holds_s(longest_s)} | {k: 3600 * h for k, h in hours.items()},
         required=required(node),
         expiring_share=keys.expiring_share,
         expired=Consequence(keys.expired_share, keys.out_after_s),
@@ -59,7 +59,7 @@ def required(node: Node) -> tuple[str, ...]:
     """The kinds without which the node has proven nothing: what its inventory asks for."""
     answers = ["answers"] if node.spec.smoke.golden_tokens else []
     bandwidth = ["bandwidth"] if node.spec.bandwidth == "required" else []
-    return ("look", "gate", "latency", *answers, *bandwidth)
+    return ("health", "gate", "latency", *answers, *bandwidth)
 
 
 def runs_out(node: Node, document: object) -> bool:

@@ -39,7 +39,7 @@ __all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "
 
 TARGET = "vllm.target"
 EXPECT = "/etc/b200kit/expect-serving.json"
-"""What the looks judge besides the gate's expectation. Each look reads it: nothing is restarted."""
+"""What a health check judges besides the gate's expectation; it is read anew each time."""
 ROOM = ("/", "/var")
 LEAST_MIB = 1024
 """MiB that must be free there. Ours: a replica's compile cache, or an hour of a busy journal."""

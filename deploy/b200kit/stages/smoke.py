@@ -65,8 +65,9 @@ def plan(node: Node) -> list[Change]:
     if accepted and not runs_out and not node.spec.smoke_always:
         node.record.smoke, node.record.smoke_age_s = accepted, age_s(accepted)
         return []
-    # What was measured is evidence from the next look on, and the node is asked for it at once.
-    proven = [Change("look at the node, which proves it", watchdog.look, measures=True)]
+    # What was measured is evidence from the next health check on, and the node is asked for it at
+    # once.
+    proven = [Change("check the node, which proves it", watchdog.look, measures=True)]
     measured = Change(
         "measure TTFT, ITL, TPOT and E2E",
         lambda node: _measure(node, mark),

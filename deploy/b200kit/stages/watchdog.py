@@ -69,9 +69,9 @@ def expected(node: Node) -> dict[str, Any]:
     """What check.py judges besides the gate's expectation: a marked node may go on serving."""
     if node.headless:
         return serving.expected(node)
-    most_s = 3 * node.spec.watchdog.look_s + node.spec.watchdog.look_deadline_s
+    most_s = 3 * node.spec.watchdog.health_check_s + node.spec.watchdog.health_check_deadline_s
     replicas = serving.replica_units(node)
-    watched = {"unit": UNIT, "replicas": replicas, "look_age_max_s": round(most_s)}
+    watched = {"unit": UNIT, "replicas": replicas, "health_age_max_s": round(most_s)}
     return {"watchdog": watched, **serving.expected(node)}
 
 
@@ -80,7 +80,7 @@ def plan(node: Node) -> list[Change]:
     target = desired(node, node.layout())
     changes = [*removal(node, target), *converge(node, target)]
     if not node.headless and not _was_looked_at(node.state or {}):
-        changes.append(Change("look at the node for the first time", look))
+        changes.append(Change("check the node for the first time", look))
     notes = (node.state or {}).get("notes")
     mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
@@ -90,17 +90,18 @@ def plan(node: Node) -> list[Change]:
 
 
 def _was_looked_at(state: Mapping[str, Any]) -> bool:
-    """Whether a look of this boot has ended."""
+    """Whether a health check of this boot has ended."""
     return StateView(state).known(str, "notes", "watch", "schema") is not None
 
 
 def look(node: Node) -> None:
     """Look now, with everything read anew, and wait for its end.
 
-    One that began before has not seen what runs by now; a node whose looks fail is not live.
+    One that began before has not seen what runs by now; a node whose health checks fail is not
+    live.
     """
-    limit_s = round(2 * node.spec.watchdog.look_deadline_s + 30)
-    node.connected().program(f"look --within {limit_s}", timeout=limit_s + 30)
+    limit_s = round(2 * node.spec.watchdog.health_check_deadline_s + 30)
+    node.connected().program(f"health-check --within {limit_s}", timeout=limit_s + 30)
 
 
 def _refuse(mark: object) -> None:

@@ -22,7 +22,13 @@ from tests.e2e.driving import deploy, on, wait_for_boot
 from tests.e2e.tools.watching import PROGRAM, SERVING, Watched
 
 NODE = Watched("b200-1")
-RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 60, "stall_s": 600}
+RULES = {
+    "interval_s": 2,
+    "health_check_s": 2,
+    "health_check_deadline_s": 30,
+    "deadline_s": 60,
+    "stall_s": 600,
+}
 EVENTS = {"command": ["/usr/bin/logger", "-t", "notified"]}
 KEYS = {"watchdog": RULES, "proof": {"issue": "on"}, "events": EVENTS}
 DATA = tuple(

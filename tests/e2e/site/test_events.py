@@ -24,8 +24,8 @@ NODE = "b200-1"
 DEADLINE_S = 2
 RULES = {
     "interval_s": 2,
-    "look_s": 2,
-    "look_deadline_s": 30,
+    "health_check_s": 2,
+    "health_check_deadline_s": 30,
     "deadline_s": 120,
     "stall_s": 600,
     "mends": ["restart-services"],

@@ -28,7 +28,13 @@ pytestmark = pytest.mark.long
 
 NODE = "b200-1"
 PORT = 9464
-RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 120, "stall_s": 600}
+RULES = {
+    "interval_s": 2,
+    "health_check_s": 2,
+    "health_check_deadline_s": 30,
+    "deadline_s": 120,
+    "stall_s": 600,
+}
 KEYS: dict[str, Any] = {
     "gateway_bind": "0.0.0.0",
     "gateway": {"tls": "off"},

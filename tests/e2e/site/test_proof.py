@@ -30,8 +30,8 @@ pytestmark = pytest.mark.long
 NODE, OTHER = "b200-1", "b200-2"
 TTL_S, OUT_S = 30, 20
 KEYS: dict[str, Any] = {
-    "watchdog": {"look_s": 2, "look_deadline_s": 25},
-    "proof": {"look_ttl_s": TTL_S, "expired_share": 40, "out_after_s": OUT_S},
+    "watchdog": {"health_check_s": 2, "health_check_deadline_s": 25},
+    "proof": {"health_ttl_s": TTL_S, "expired_share": 40, "out_after_s": OUT_S},
     "fleet": {"port": 8100},
     "gateway_bind": "0.0.0.0",
     "gateway": {"tls": "off"},
@@ -119,7 +119,7 @@ def test_a_node_that_serves_has_proven_it(serving: Outcome) -> None:
     found = proof(NODE)
     assert found.serving.gpus == 8
     assert {one.kind for one in found.required} == {
-        "look", "gate", "latency", "answers",
+        "health", "gate", "latency", "answers",
     }  # fmt: skip
     print(f"valid {seconds:.1f} s after the deployment")
 

@@ -30,8 +30,8 @@ RENEW = {"window": "00:00-24:00", "idle_s": 2, "when_left": 1.0}
 SMOKE = {**PATIENT, "requests": 40, "rate": 4.0}
 DATA = (
     *("--data", f"smoke={json.dumps(SMOKE)}"),
-    *("--data", "watchdog=" + json.dumps({"look_s": 2, "look_deadline_s": 25})),
-    *("--data", "proof=" + json.dumps({"look_ttl_s": 60, "renew": RENEW})),
+    *("--data", "watchdog=" + json.dumps({"health_check_s": 2, "health_check_deadline_s": 25})),
+    *("--data", "proof=" + json.dumps({"health_ttl_s": 60, "renew": RENEW})),
 )
 SMOKED = "/var/lib/b200kit/smoke.json"
 RULES = "/etc/b200kit/proof.json"

@@ -27,8 +27,8 @@ SEEN = Watched(NODE)
 EVERY_S = 2
 RULES = {
     "interval_s": 2,
-    "look_s": EVERY_S,
-    "look_deadline_s": 30,
+    "health_check_s": EVERY_S,
+    "health_check_deadline_s": 30,
     "deadline_s": 120,
     "stall_s": 600,
 }
@@ -163,10 +163,10 @@ def test_second_run_changes_nothing(serving: Outcome) -> None:
 
 def test_a_node_that_is_not_looked_at_is_not_fit(serving: Outcome) -> None:
     on(NODE, "systemctl stop b200-agent")
-    time.sleep(3 * EVERY_S + RULES["look_deadline_s"] + 2)
+    time.sleep(3 * EVERY_S + RULES["health_check_deadline_s"] + 2)
     check = deploy("check.py", *DATA)
     assert check.code == 1
     findings = check.host(NODE)["verdict"]["findings"]
     failed = {finding["check"] for finding in findings if finding["status"] == "fail"}
-    assert failed >= {"watchdog.service", "watchdog.look"}
+    assert failed >= {"watchdog.service", "watchdog.health"}
     on(NODE, "systemctl start b200-agent")

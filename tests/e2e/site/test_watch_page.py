@@ -34,7 +34,8 @@ one | wc -c; for i in {1..20}; do one >/dev/null; done; times'"""
 _LOGINS = "journalctl -u ssh -o cat --no-pager --after-cursor='{}' | grep -c 'Accepted publickey'"
 # The lab's own nodes are looked at every 300 s, and prove nothing.
 PROVEN = (
-    "--data", 'watchdog={"look_s": 2, "look_deadline_s": 25}', "--data", 'proof={"look_ttl_s": 30}',
+    "--data", 'watchdog={"health_check_s": 2, "health_check_deadline_s": 25}',
+    "--data", 'proof={"health_ttl_s": 30}',
 )  # fmt: skip
 
 

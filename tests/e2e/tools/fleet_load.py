@@ -27,7 +27,12 @@ FLEET: dict[str, Any] = {
     "gateway": {"tls": "off"},
     "rollout": LIMITS,
     # As a site has it: a node returns by the proof that its looks issue.
-    "watchdog": {"look_s": 10, "look_deadline_s": 60, "deadline_s": 120, "stall_s": 600},
+    "watchdog": {
+        "health_check_s": 10,
+        "health_check_deadline_s": 60,
+        "deadline_s": 120,
+        "stall_s": 600,
+    },
     "proof": {"issue": "on"},
 }
 

@@ -22,7 +22,7 @@ from b200kit.run.places import SITE
 from b200kit.store.database import VARIABLE
 
 BOOT, DIGEST = "4f0c3b6e-0f5b", "5c5e" * 16
-RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), ["look"])
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 120.0), ["health"])
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> NodeProof:
     """A valid proof, issued so many seconds ago."""
     now = Now(BOOT, 1000.0, time.time() - age_s)
-    look = ProofEvidence("look", "pass", "", DIGEST, BOOT, stamp(now.wall_s))
+    look = ProofEvidence("health", "pass", "", DIGEST, BOOT, stamp(now.wall_s))
     made = issue(None, [look], ServingNow((0, 1), 8), now, replace(RULES, node=node))
     return replace(made, sequence=sequence)
 
@@ -114,7 +114,7 @@ def test_what_the_node_itself_calls_expired_is_refused(
     made = proof_of()
     failed = replace(made.evidence[0], result="fail", why="GPU 3 is off NVLink")
     late = replace(made, evidence=(failed,))
-    assert "calls it expired: look: fail" in refusal(folder, signed(folder, late), capsys)
+    assert "calls it expired: health: fail" in refusal(folder, signed(folder, late), capsys)
 
 
 def test_what_was_issued_in_the_future_is_refused(

@@ -13,12 +13,12 @@ from tests.unit.specs import CATALOGUE, data
 @in_subtests(
     ("rules", "keys"),
     [
-        ({"confirm": 4, "looks": 3}, ["watchdog.confirm"]),
+        ({"confirm": 4, "health_checks": 3}, ["watchdog.confirm"]),
         ({"takes_out": ["nvlnk", "ecc"]}, ["watchdog.takes_out"]),
         ({"takes_out": ["nvlink.link"]}, ["watchdog.takes_out"]),
         ({"takes_out": ["nvlink.links", "ecc"]}, []),
         ({"takes_out": []}, []),
-        ({"confirm": 3, "looks": 3}, []),
+        ({"confirm": 3, "health_checks": 3}, []),
     ],
 )
 def test_rules_that_would_find_nothing(rules: dict[str, Any], keys: list[str]) -> None:

@@ -124,7 +124,7 @@ def well(now: float) -> MetricsInput:
     last = LastStep(stamp(now))
     return replace(
         nodes.known(
-            watch=nodes.looked(gpus=GPUS), looks={"success": 9, "timeout": 0}, boot_s=100.0,
+            watch=nodes.looked(gpus=GPUS), health_checks={"success": 9, "timeout": 0}, boot_s=100.0,
             watchdog={str(n): nodes.standing(last=last) for n in (0, 1)}, proof=proven(now),
         ), now=now,
     )  # fmt: skip

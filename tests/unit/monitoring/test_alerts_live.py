@@ -109,9 +109,9 @@ CASES = [
     on_page("B200ProofExpired", proof=proven(time.time(), 1.1 * DECADES_S)),
     on_page("B200ProofAbsent", proof=None),
     on_page("B200NodePlanned", "B200OutOfServiceLong", quarantined=True),
-    on_page("B200LooksFail", looks={"success": 9, "timeout": 9}),
+    on_page("B200HealthChecksFail", health_checks={"success": 9, "timeout": 9}),
 ]  # fmt: skip
-WINDOWED = {"B200LooksFail"}
+WINDOWED = {"B200HealthChecksFail"}
 """What has happened stays in its window: the last one, which nothing ends here."""
 ELSEWHERE = {"B200FleetServesUnproven"}
 """Of the fleet's endpoint, not of a node: tests/unit/gateway/test_shares.py has its requests."""

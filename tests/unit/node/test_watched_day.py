@@ -16,14 +16,14 @@ from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node.checks.judge import judge
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Status, Verdict
-from b200kit.node.state.watch import LookRules, NodeFault
+from b200kit.node.state.watch import HealthRules, NodeFault
 from tests.unit import corpus
 from tests.unit.states import State, expectation, healthy
 
 DAY = 24 * 3600 // 10
 """Looks of a day, one every ten seconds."""
 IDLE, NONE, POWER_CAP = 1, 0, 4
-RULES = LookRules()
+RULES = HealthRules()
 KINDS = 20
 
 

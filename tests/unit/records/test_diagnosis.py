@@ -104,7 +104,7 @@ def test_unmeasured_reading_neither_fires_nor_passes(name: str, position: int) -
     result = diagnose(host, replace(KNOWN, symptoms=SYMPTOMS | unread))
     assert name not in fired(result)
     assert name not in result["cleared"]
-    assert unlooked(result)[name] == "could not look: nobody looked"
+    assert unlooked(result)[name] == "not measured: nobody looked"
 
 
 def test_times_of_a_starved_client_are_not_interpreted() -> None:

@@ -29,7 +29,7 @@ def stamp(before_s: float) -> str:
 def proof(node: str, left_s: float = 3600.0, ttl_s: float = 10_000.0, **changed: Any) -> Json:
     """A proof of two replicas that expires so many seconds after AT, with its bandwidth."""
     issued_s = timestamp.parse(stamp(60)).timestamp()
-    look = ProofEvidence("look", PASS, taken_at=stamp(60), ttl_s=7260.0)
+    look = ProofEvidence("health", PASS, taken_at=stamp(60), ttl_s=7260.0)
     bandwidth = ProofEvidence("bandwidth", PASS, taken_at=stamp(ttl_s - left_s), ttl_s=ttl_s)
     made = NodeProof(
         node, BOOT, BOOT_S - 60, 41, stamp(60), (look, bandwidth), Clock(issued_s - BOOT_S + 60),

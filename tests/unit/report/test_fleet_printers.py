@@ -35,7 +35,7 @@ def test_a_low_screen_shows_the_most_urgent_and_counts_the_rest() -> None:
     found = screen(fleets.mixed(), most=14)
     assert len(found) <= 14
     assert found[4].startswith("n08  OUT")
-    assert any("more nodes to look at" in line for line in found)
+    assert any("more nodes, which --page" in line for line in found)
     assert found[-1].startswith("as read at")
 
 

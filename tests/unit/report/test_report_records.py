@@ -33,7 +33,7 @@ QUEUEING = {
     "fired": [{"name": "queueing", "symptom": "P99 bad, P50 good", "evidence": ["ratio 6.5x"],
                "cause": "requests wait", "change": "add a replica", "source": "quoted: x"}],
     "unlooked": [{"name": "throttling", "symptom": "a GPU is slowed down",
-                  "why": "could not look: the GPUs' clocks were not read during the run"}],
+                  "why": "not measured: the GPUs' clocks were not read during the run"}],
     "cleared": ["a", "b"],
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_result_that_was_not_recorded_says_why() -> None:
 def test_node_without_either_says_so_on_the_page_and_nothing_in_the_terminal() -> None:
     text, page = both()
     assert "record" not in text
-    assert page.count("unmeasured: no result to look at") == 2
+    assert page.count("unmeasured: there is no result") == 2
 
 
 ODD: list[Any] = [

@@ -29,14 +29,14 @@ def test_node_reads_the_rules_that_the_inventory_gives(tmp_path: Path) -> None:
     path.write_text(machine.text(proof.RULES))
     rules = documents.load(ProofRules, path)
     assert (rules.node, rules.ttl_s["latency"]) == (node.name, 86_400)
-    assert tuple(rules.required) == ("look", "gate", "latency", "answers", "bandwidth")
+    assert tuple(rules.required) == ("health", "gate", "latency", "answers", "bandwidth")
     assert f" --proof {proof.RULES} " in machine.text(AGENT)
     assert planned(node, "watchdog") == []
 
 
 def test_answers_that_nobody_asks_for_are_no_evidence(tmp_path: Path) -> None:
     node, _ = settled(tmp_path, smoke={"golden_tokens": 0})
-    assert json.loads(proof.files(node)[0].content)["required"] == ["look", "gate", "latency"]
+    assert json.loads(proof.files(node)[0].content)["required"] == ["health", "gate", "latency"]
 
 
 def test_nothing_is_issued_or_asked_for_where_it_is_off(tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_a_smoke_test_that_is_asked_for_waits_for_no_wave(tmp_path: Path) -> Non
 @in_subtests(
     ("keys", "refused"),
     [
-        ({"look_ttl_s": 54.0}, ["proof.look_ttl_s"]),
-        ({"look_ttl_s": 55.0}, []),
-        ({"look_ttl_s": 54.0, "issue": "off"}, []),
+        ({"health_ttl_s": 54.0}, ["proof.health_ttl_s"]),
+        ({"health_ttl_s": 55.0}, []),
+        ({"health_ttl_s": 54.0, "issue": "off"}, []),
     ],
 )
 def test_a_look_that_runs_out_before_the_next_is_refused(

@@ -194,7 +194,7 @@ def gone(path: str) -> Spoil:
 
 
 SERVING = "b200-agent.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
-MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E", "look at the node, which proves it"]}
+MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E", "check the node, which proves it"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
     "unattended upgrades are back": (

@@ -55,7 +55,7 @@ def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> N
 
 
 def test_unit_is_given_the_key_as_a_credential_and_is_watched_itself(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path, watchdog={"look_s": 20, "look_deadline_s": 9})
+    node, machine = settled(tmp_path, watchdog={"health_check_s": 20, "health_check_deadline_s": 9})
     unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")
     assert "LoadCredential=api_key:/etc/b200kit/secrets/api_key\n" in unit
     assert "\nWatchdogSec=60\n" in unit
@@ -68,9 +68,9 @@ def test_node_is_looked_at_once_before_it_is_live(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.execute("systemd-run --on-active=1 systemctl reboot")
     look(node)
-    assert "look at the node for the first time" in planned(node, "watchdog")
+    assert "check the node for the first time" in planned(node, "watchdog")
     watchdog.look(node)
-    assert machine.ran(r"\blook --within 120$")
+    assert machine.ran(r"health-check --within 120$")
 
 
 def test_the_agent_keeps_off_the_cpus_of_replicas(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
         "watchdog": {
             "unit": "b200-agent.service",
             "replicas": replicas,
-            "look_age_max_s": 75,
+            "health_age_max_s": 75,
         },
     }
 
@@ -133,7 +133,7 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
             "interval_s": 5.0, "deadline_s": 20.0, "strikes": 2, "stall_s": 60.0,
             "ejections": 2, "window_s": 3600.0, "slower": 3.0,
         },
-        "look_rules": {"confirm": 2, "looks": 3, "clear": 3},
+        "health_rules": {"confirm": 2, "health_checks": 3, "clear": 3},
         "mend_rules": {"mends": [], "mend_most": 2, "mend_window_s": 3600.0},
         "takes_out": ["nvlink"],
         "waiting": "vllm:num_requests_waiting",

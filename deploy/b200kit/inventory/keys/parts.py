@@ -157,16 +157,16 @@ class Watchdog(Keys):
     slower: float = Field(3.0, ge=1.5, le=1e6)
     """how many times as long as with at least two other replicas of the node a replica's tokens may
     take, over half a minute; then it is ejected"""
-    look_s: float = Field(10.0, ge=1, le=86_400)
-    """seconds between two looks at the node while it serves, by the judge that let it serve"""
-    look_deadline_s: float = Field(45.0, ge=5, le=600)
-    """seconds after which a look that hangs is ended; it has seen nothing"""
+    health_check_s: float = Field(10.0, ge=1, le=86_400)
+    """seconds between two health checks while it serves, by the judge that let it serve"""
+    health_check_deadline_s: float = Field(45.0, ge=5, le=600)
+    """seconds after which a health check that hangs is ended; it has seen nothing"""
     confirm: int = Field(2, ge=1, le=20)
-    """how many of the last `looks` must see a fault before it counts"""
-    looks: int = Field(3, ge=1, le=20)
-    """the last looks that count"""
+    """how many of the last `health_checks` must see a fault before it counts"""
+    health_checks: int = Field(3, ge=1, le=20)
+    """the last health checks that count"""
     clear: int = Field(3, ge=1, le=20)
-    """looks in a row that must find it gone before it is over"""
+    """health checks in a row that must find it gone before it is over"""
     takes_out: Unique[Text] = TAKES_OUT
     """checks, or first words of their ids, whose confirmed faults take the replicas that they touch
     out of the gateway; all others are only reported"""
@@ -180,9 +180,9 @@ class Watchdog(Keys):
     """their window, seconds"""
 
     @property
-    def longest_look_s(self) -> float:
-        """Seconds from the end of a look until the next is ended that hangs."""
-        return self.look_s + self.look_deadline_s
+    def longest_health_check_s(self) -> float:
+        """Seconds from the end of a health check until the next is ended that hangs."""
+        return self.health_check_s + self.health_check_deadline_s
 
 
 class Waiver(Keys):

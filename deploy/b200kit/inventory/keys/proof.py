@@ -34,13 +34,13 @@ class Proof(Keys):
     """How long what a node has proven holds; what runs out is proven no more."""
 
     issue: Literal["on", "off"] = "on"
-    """on: a signed proof follows each look at the node, and check.py asks for a valid one"""
-    look_ttl_s: float | None = Field(None, ge=5, le=86_400)
-    """seconds that a look without a fault holds; when None so long that two which hang may follow:
-    twice watchdog.look_s and watchdog.look_deadline_s"""
+    """on: a signed proof follows each health check, and check.py asks for a valid one"""
+    health_ttl_s: float | None = Field(None, ge=5, le=86_400)
+    """seconds that a health check without a fault holds; when None so long that two which hang may
+    follow: twice watchdog.health_check_s and watchdog.health_check_deadline_s"""
     gate_ttl_h: float = Field(2160.0, ge=1, le=87_600)
-    """hours that the gate's verdict of this boot holds; looks judge the same all the time, but
-    what only a boot shows is as old as the boot"""
+    """hours that the gate's verdict of this boot holds; health checks judge the same all the time,
+    but what only a boot shows is as old as the boot"""
     latency_ttl_h: float = Field(168.0, ge=1, le=87_600)
     """hours that a smoke test holds"""
     answers_ttl_h: float = Field(168.0, ge=1, le=87_600)
@@ -70,23 +70,23 @@ class Proof(Keys):
         """The port where this node says its share; None where it says none."""
         return self.share_port if self.issue == "on" else None
 
-    def look_holds_s(self, longest_look_s: float) -> float:
-        """Seconds that a look holds. *longest_look_s*: from one until one that hangs is ended."""
-        return 2 * longest_look_s if self.look_ttl_s is None else self.look_ttl_s
+    def health_holds_s(self, longest_s: float) -> float:
+        """Seconds that one holds. *longest_s*: from one until one that hangs is ended."""
+        return 2 * longest_s if self.health_ttl_s is None else self.health_ttl_s
 
 
-def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
-    """A look that ends before the next one can have ended: no node could prove anything for long.
+def problems(proof: Proof, longest_s: float) -> Iterator[Problem]:
+    """A health check that holds no longer than until the next has ended: nothing stays proven.
 
-    *longest_look_s*: seconds between two looks, and until one that hangs is ended.
+    *longest_s*: seconds from one health check until the next is ended that hangs.
     """
-    holds_s = proof.look_holds_s(longest_look_s)
-    if proof.issue == "on" and holds_s < longest_look_s:
+    holds_s = proof.health_holds_s(longest_s)
+    if proof.issue == "on" and holds_s < longest_s:
         message = (
-            f"{holds_s:g} s, but one look that hangs takes {longest_look_s:g} s with"
-            " watchdog.look_s and watchdog.look_deadline_s: the proof would run out meanwhile"
+            f"{holds_s:g} s, but a check that hangs takes {longest_s:g} s with "
+            "watchdog.health_check_s and health_check_deadline_s: the proof would run out meanwhile"
         )
-        yield Problem("proof.look_ttl_s", message)
+        yield Problem("proof.health_ttl_s", message)
     yield from _of_window(proof.renew)
 
 

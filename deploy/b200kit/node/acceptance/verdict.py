@@ -211,7 +211,7 @@ def _clocks(own: Figures, gpus: int) -> Iterator[Finding]:
         if (HARD, subject) not in own:
             yield Finding(
                 "whether heat slowed it is unknown", Status.UNMEASURED, subject,
-                "NVML told no reasons for its clocks during the load",
+                "NVML gave no reasons for its clocks during the load",
             )  # fmt: skip
         elif own[HARD, subject][0]:
             yield Finding(
@@ -240,7 +240,7 @@ def _counted(plan: AcceptancePlan, lines: Sequence[SegmentLine]) -> Iterator[Fin
 
 
 _NO_EDAC = (
-    "errors of host memory are told by the processor's EDAC driver: modprobe i10nm_edac (Intel), "
+    "errors of host memory come from the processor's EDAC driver: modprobe i10nm_edac (Intel), "
     "amd64_edac (AMD); a virtual machine has none"
 )
 

@@ -1,4 +1,5 @@
-"""What the documents on a node prove, and the proof that is issued of it after a look. Pure.
+"""What the documents on a node prove, and the proof that is issued of it after a health check.
+Pure.
 
 What could not be measured now takes the place of no measurement: that one runs out by itself. What
 was measured for another boot or configuration proves nothing here.
@@ -32,7 +33,7 @@ from b200kit.node.state.proof import (
 )
 from b200kit.node.state.verdict import GateVerdict
 from b200kit.node.state.view import Unmeasured
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 
 
 class Now(NamedTuple):
@@ -67,20 +68,21 @@ def found(kind: str, result: str, why: str, document: object) -> ProofEvidence:
     return ProofEvidence(kind, result, why, digest(document), taken_at=str(taken_at))
 
 
-def of_look(look: Look | None, serving: Collection[int], now: Now) -> ProofEvidence:
-    """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
+def of_health(look: HealthCheck | None, serving: Collection[int], now: Now) -> ProofEvidence:
+    """A confirmed fault of what serves fails; a health check that has not seen everything measured
+    nothing.
 
     A fault whose replicas are out of the gateway is no fault of the others, and one that is only
-    reported of none; until the replicas are taken out, the look is unmeasured.
+    reported of none; until the replicas are taken out, the health check is unmeasured.
     """
     if look is None:
-        return ProofEvidence("look", UNMEASURED, "there is none", of=now.boot_id)
-    result, why = _of_look(look, serving)
+        return ProofEvidence("health", UNMEASURED, "there is none", of=now.boot_id)
+    result, why = _of_health(look, serving)
     taken_at = stamp(now.wall_s - now.boot_s + look.boot_s)
-    return ProofEvidence("look", result, why, of=now.boot_id, taken_at=taken_at)
+    return ProofEvidence("health", result, why, of=now.boot_id, taken_at=taken_at)
 
 
-def _of_look(look: Look, serving: Collection[int]) -> tuple[str, str]:
+def _of_health(look: HealthCheck, serving: Collection[int]) -> tuple[str, str]:
     if failed := [f.finding.summary for f in look.confirmed if f.key not in look.set_aside]:
         return FAIL, failed[0]
     if waiting := [f.finding.summary for f in look.confirmed if {*f.replicas} & {*serving}]:
@@ -140,13 +142,13 @@ def _of_answers(smoke: SmokeResult) -> tuple[str, str]:
     return (UNMEASURED if compared.outcome == "unmeasured" else FAIL), compared.why
 
 
-def of_bandwidth(document: object, look: Look | None) -> ProofEvidence:
-    """The measurement that is there, as the last look judged it."""
+def of_bandwidth(document: object, look: HealthCheck | None) -> ProofEvidence:
+    """The measurement that is there, as the last health check judged it."""
     judged = look.bandwidth if look else None
     if judged == FAIL:
-        why = "the last look found it too low, or its data wrong"
+        why = "the last health check found it too low, or its data wrong"
         return found("bandwidth", FAIL, why, document)
-    result, why = (PASS, "") if judged == PASS else (UNMEASURED, "no look has judged it")
+    result, why = (PASS, "") if judged == PASS else (UNMEASURED, "no health check has judged it")
     return found("bandwidth", result, why, document)
 
 
@@ -182,7 +184,7 @@ def issue(
     now: Now,
     rules: ProofRules,
 ) -> NodeProof:
-    """The proof after a look: what was found now, and what still holds of the one before."""
+    """The proof after a check: what was found now, and what still holds of the one before."""
     known = {one.kind: one for one in before.evidence} if before else {}
     same_boot = before is not None and before.boot_id == now.boot_id
     clock = _clock(before, now, rules)

@@ -1,11 +1,12 @@
-"""One look at a node that serves, by the judge that let it serve.
+"""One health check at a node that serves, by the judge that let it serve.
 
-Nothing is acted on here: a look says which faults are confirmed and which replicas each of them
-touches, and the agent, which has the gateway, takes those out. Planned work is no fault: nothing is
-found on a quarantined node, nor while no replica runs. One that is on trial is judged, as its proof
-is what it returns by.
+Nothing is acted on here: a health check says which faults are confirmed and which replicas each of
+them touches, and the agent, which has the gateway, takes those out. Planned work is no fault:
+nothing is found on a quarantined node, nor while no replica runs. One that is on trial is judged,
+as its proof is what it returns by.
 
-The agent keeps one process for its looks (`_look`): it may hang, and is ended at the deadline.
+The agent keeps one process for its health checks (`_health-check`): it may hang, and is ended at
+the deadline.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from b200kit.node.state.event import Remediation
 from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Finding, Fit, Status, Verdict
 from b200kit.node.state.view import StateView, View
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 
 # All else of a GPU is judged, and a fault where it is wrong.
 _READINGS = ("index", "temperature_c", "power_usage_mw", "sm_clock_mhz", "ecc_volatile_uncorrected")
 _AT_THE_GATE = {"inforom_valid": "inforom.valid"}
-"""Readings too dear for each look, with their checks: 70 of an H100's 96 ms of NVML calls. They are
-read where a node is let serve, and by `b200 check`."""
+"""Readings too dear for each health check, with their checks: 70 of an H100's 96 ms of NVML calls.
+They are read where a node is let serve, and by `b200 check`."""
 _RUNNING = "serving.running"
 """Of a unit: a replica, or the gateway."""
 _GPU = re.compile(r"\bGPU [0-9]+\b")
@@ -44,11 +45,11 @@ _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IG
 
 
 @dataclass(frozen=True)
-class LookRequest:
-    """*before*: the last look of this boot, for the faults that it has seen."""
+class HealthCheckRequest:
+    """*before*: the last health check of this boot, for the faults that it has seen."""
 
     fresh: bool = False
-    before: Look | None = None
+    before: HealthCheck | None = None
 
 
 def touched(
@@ -174,12 +175,12 @@ def asked(finding: Finding) -> dict[str, str]:
 
 
 @dataclass
-class Looks:
+class HealthChecks:
     """Looks at one node, one after the other. *before*: the last one of this boot."""
 
     expectation: Any
     serving: Serving
-    before: Look | None = None
+    before: HealthCheck | None = None
     nvml_timeout: float = NVML_TIMEOUT_S
 
     def __post_init__(self) -> None:
@@ -193,7 +194,7 @@ class Looks:
         }
         self.node = Resident({**requested, **more}, self.nvml_timeout, (*_AT_THE_GATE,))
 
-    def once(self, fresh: bool = False) -> Look:
+    def once(self, fresh: bool = False) -> HealthCheck:
         """One health check. *fresh*: read everything, without cached values.
 
         That is done, too, unless the last check found the node fit and without a fault: a reading
@@ -206,8 +207,10 @@ class Looks:
         self.before = self.judged(state, before, began)
         return self.before
 
-    def judged(self, state: dict[str, Any], before: Look | None, began: float) -> Look:
-        """What is remembered of a look that began so many seconds after the boot."""
+    def judged(
+        self, state: dict[str, Any], before: HealthCheck | None, began: float
+    ) -> HealthCheck:
+        """What is remembered of a health check that began so many seconds after the boot."""
         counters = growth.after(before.counters if before else None, state, began)
         state |= {"growth": documents.unstructure(counters.growth)} if counters.growth else {}
         at, in_service, on_trial = timestamp.now(), not is_quarantined(state), is_on_trial(state)
@@ -222,9 +225,9 @@ class Looks:
             def touches(finding: Finding) -> tuple[int, ...]:
                 return touched(finding, state, replicas, takes_out)
 
-            faults = watch.looked(known, verdict, touches, plan.look_rules, at)
+            faults = watch.looked(known, verdict, touches, plan.health_rules, at)
         aside = watch.set_aside(faults, takes_out)
-        return Look(
+        return HealthCheck(
             taken_at=at,
             boot_s=round(began, 1),
             took_s=round(boot_clock.seconds() - began, 2),
@@ -252,19 +255,21 @@ def judged_by(paths: Sequence[str]) -> Any:
 
 
 def main(args: list[str]) -> int:
-    """`_look --expect FILE ... --serving FILE`: a look for each line of stdin, a line of JSON each.
+    """`_health-check --expect FILE ... --serving FILE`: a health check for each line of stdin, a
+    line of JSON each.
 
-    A line says whether everything is to be read anew, and what the look before left; of that only
-    the first line's is taken. Ends with its stdin, and after a look in which NVML did not return.
+    A line says whether everything is to be read anew, and what the health check before left; of
+    that only the first line's is taken. Ends with its stdin, and after a health check in which NVML
+    did not return.
     """
-    parser = argparse.ArgumentParser(prog="_look", description=__doc__)
+    parser = argparse.ArgumentParser(prog="_health-check", description=__doc__)
     parser.add_argument("--expect", required=True, action="append", help="b200kit/expect/1")
     parser.add_argument("--serving", type=Path, required=True, help="serving.json")
     options = parser.parse_args(args)
     answers = claim_stdout()
-    looks = Looks(judged_by(options.expect), documents.load(Serving, options.serving))
+    looks = HealthChecks(judged_by(options.expect), documents.load(Serving, options.serving))
     for line in sys.stdin.buffer:
-        asked_for = documents.decode(LookRequest, line, Look.most_bytes)
+        asked_for = documents.decode(HealthCheckRequest, line, HealthCheck.most_bytes)
         looks.before = looks.before or asked_for.before
         emit(answers, documents.unstructure(looks.once(asked_for.fresh)))
         if looks.node.stuck:

@@ -1,4 +1,5 @@
-"""The process that looks: kept from look to look, ended at its deadline, and replaced.
+"""The process that checks health: kept from one check to the next, ended at its deadline, and
+replaced.
 
 What hangs a GPU's driver may hang whoever asks it, beyond any signal; such a one is left behind.
 """
@@ -12,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from b200kit.node.lib import documents
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 
 TIMEOUT, FAILED, SUCCESS = "timeout", "exit-code", "success"
-_LIMIT = Look.most_bytes
+_LIMIT = HealthCheck.most_bytes
 _ENDS_S = 1.0
 
 
-class LookFailed(Exception):
-    """A look that says nothing: *result*, a word above, and why in one line."""
+class HealthCheckFailed(Exception):
+    """A health check that says nothing: *result*, a word above, and why in one line."""
 
     def __init__(self, result: str, why: str) -> None:
         super().__init__(why)
@@ -28,25 +29,27 @@ class LookFailed(Exception):
 
 
 @dataclass
-class Looker:
-    """*argv*: the program that looks; *deadline_s*: what one look may take."""
+class HealthChecker:
+    """*argv*: the program that checks; *deadline_s*: what one health check may take."""
 
     argv: Sequence[str]
     deadline_s: float
     _process: asyncio.subprocess.Process | None = field(default=None, repr=False)
 
-    async def look(self, before: Look | None, fresh: bool = False) -> Look:
-        """One look. *before*: the last one, which a new process needs. Raises LookFailed."""
+    async def look(self, before: HealthCheck | None, fresh: bool = False) -> HealthCheck:
+        """One. *before*: the last one, which a new process needs. Raises HealthCheckFailed."""
         try:
             return await asyncio.wait_for(self._look(before, fresh), self.deadline_s)
         except asyncio.TimeoutError:
             await self.end()
-            raise LookFailed(TIMEOUT, f"a look took more than {self.deadline_s:g} s") from None
+            raise HealthCheckFailed(
+                TIMEOUT, f"a health check took more than {self.deadline_s:g} s"
+            ) from None
         except (OSError, ValueError) as error:
             await self.end()
-            raise LookFailed(FAILED, f"a look failed: {error}") from None
+            raise HealthCheckFailed(FAILED, f"a health check failed: {error}") from None
 
-    async def _look(self, before: Look | None, fresh: bool) -> Look:
+    async def _look(self, before: HealthCheck | None, fresh: bool) -> HealthCheck:
         process = self._process
         is_new = process is None or process.returncode is not None
         if process is None or is_new:
@@ -65,7 +68,7 @@ class Looker:
         line = await process.stdout.readline()
         if not line.endswith(b"\n"):
             raise OSError("its process ended")
-        return documents.decode(Look, line, _LIMIT)
+        return documents.decode(HealthCheck, line, _LIMIT)
 
     async def end(self) -> None:
         """End the process; one that waits in the kernel does not even die, and is left."""

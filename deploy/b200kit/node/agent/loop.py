@@ -1,10 +1,10 @@
 """`agent`: everything that watches a node while it serves, b200-agent.service.
 
-The node is looked at every so often by a process that is kept for that (looker.py), and each
-replica is probed by itself, so that one that fails never stops the others. What is known is in
-memory and in one file (memory.py), from which the next agent goes on. The process ends, and systemd
-starts it again, when its configuration or its own program was replaced. A look at once, with
-everything read anew: SIGUSR1, which `look` sends and then waits for its end.
+The node is checked every so often by a process that is kept for that (looker.py), and each replica
+is probed by itself, so that one that fails never stops the others. What is known is in memory and
+in one file (memory.py), from which the next agent goes on. The process ends, and systemd starts it
+again, when its configuration or its own program was replaced. A health check at once, with
+everything read anew: SIGUSR1, which `health-check` sends and then waits for its end.
 
 Exit 0 for a restart, 1 when a part of it failed, 2 for a bad configuration.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from b200kit.node.agent.effects import Edges, EffectFailed
-from b200kit.node.agent.looker import SUCCESS, Looker, LookFailed
+from b200kit.node.agent.looker import SUCCESS, HealthChecker, HealthCheckFailed
 from b200kit.node.agent.memory import AgentMemory, say
 from b200kit.node.agent.mender import Mender
 from b200kit.node.agent.probe import AnswerQuorum, Prober
@@ -75,13 +75,13 @@ def watched(serving: ServingConfig, edges: Edges, memory: AgentMemory) -> list[W
 
 @dataclass
 class Agent:
-    """The one of a node. *look_s*: seconds between two looks; *files*: a new one ends it."""
+    """The one of a node. *health_check_s*: seconds between two; *files*: a new one ends it."""
 
     memory: AgentMemory
-    looker: Looker
+    looker: HealthChecker
     replicas: Sequence[Watched]
     mender: Mender
-    look_s: float
+    health_check_s: float
     files: Sequence[Path] = ()
     textfiles: Path = Path(agent.TEXTFILES)
     now: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,19 +112,19 @@ class Agent:
             self.now.clear()
             await self.look(fresh)
             try:
-                await asyncio.wait_for(self.now.wait(), self.look_s)
+                await asyncio.wait_for(self.now.wait(), self.health_check_s)
             except asyncio.TimeoutError:
                 continue
 
     async def look(self, fresh: bool = False) -> None:
-        """One look, what it changes, and the proof of it. One that failed has seen nothing."""
+        """One check, what it changes, and the proof of it. One that failed has seen nothing."""
         result = SUCCESS
         try:
             self.memory.looked(await self.looker.look(self.memory.look, fresh))
-        except LookFailed as error:
+        except HealthCheckFailed as error:
             result = error.result
             say(str(error))
-        self.memory.looks[result] += 1
+        self.memory.health_checks[result] += 1
         self.memory.prove()
         self.memory.save()
         if self.textfiles.is_dir():
@@ -165,7 +165,7 @@ async def look_after(one: Watched) -> None:
         try:
             hurry = await one.tick()
         except (EffectFailed, HAProxyError, OSError) as error:
-            one.say(f"could not be looked at: {error}")
+            one.say(f"could not be probed: {error}")
         if not hurry:
             await until_due(one)
 
@@ -195,8 +195,10 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "--proof", type=Path, help="b200kit/proof-rules/1; without it none is issued"
     )
-    parser.add_argument("--look", type=float, default=10.0, help="seconds between two looks")
-    parser.add_argument("--deadline", type=float, default=15.0, help="seconds of a look")
+    parser.add_argument(
+        "--look", type=float, default=10.0, help="seconds between two health checks"
+    )
+    parser.add_argument("--deadline", type=float, default=15.0, help="seconds of a health check")
     options = parser.parse_args(args)
     try:
         serving = load(options.serving)
@@ -210,16 +212,16 @@ def main(args: list[str]) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     memory = AgentMemory(options.node, serving.replicas, options.serving, rules, holds_s)
     memory.recall()
-    # Whoever reads the file before the first look finds that nothing is proven yet.
+    # Whoever reads the file before the first health check finds that nothing is proven yet.
     memory.prove()
     edges, plan = Edges(), serving.watchdog
     replicas = watched(serving, edges, memory)
     words = [*(word for path in options.expect for word in ("--expect", path))]
-    argv = program.argv("_look", *words, "--serving", str(options.serving))
+    argv = program.argv("_health-check", *words, "--serving", str(options.serving))
     configured = [options.serving, options.proof, *map(Path, options.expect)]
     one = Agent(
         memory,
-        Looker(argv, options.deadline),
+        HealthChecker(argv, options.deadline),
         replicas,
         Mender(replicas, edges, plan.takes_out, plan.mend_rules, memory),
         options.look,
@@ -231,8 +233,8 @@ def main(args: list[str]) -> int:
 
 
 def ask(args: list[str]) -> int:
-    """`look`: a look that begins now, and its end; 1 with one line where there is none."""
-    parser = argparse.ArgumentParser(prog="look", description=ask.__doc__)
+    """`health-check`: one that begins now, and its end; 1 with one line where there is none."""
+    parser = argparse.ArgumentParser(prog="health-check", description=ask.__doc__)
     parser.add_argument("--within", type=float, default=60.0, help="seconds it may take")
     options = parser.parse_args(args)
     began = boot_clock.now()
@@ -244,7 +246,7 @@ def ask(args: list[str]) -> int:
         if look and look.boot_s >= round(began.seconds, 1):
             return 0
         time.sleep(0.2)
-    print(f"{agent.UNIT} has not looked within {options.within:g} s", file=sys.stderr)
+    print(f"{agent.UNIT} has ended no health check within {options.within:g} s", file=sys.stderr)
     return 1
 
 

@@ -30,7 +30,7 @@ from b200kit.node.state.event import Event, of_fault
 from b200kit.node.state.mend import MendTries
 from b200kit.node.state.proof import NodeProof, ProofRules, ServingNow
 from b200kit.node.state.serving import ServedReplica
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import ReplicaState
 
 EVENTS = 100
@@ -54,14 +54,14 @@ class AgentMemory:
     replicas: Sequence[ServedReplica]
     serving: Path
     rules: ProofRules | None = None
-    look_holds_s: float = 60.0
+    health_holds_s: float = 60.0
     path: Path = Path(agent.PATH)
     directory: Path = STATE_DIRECTORY
     clock: Callable[[], Moment] = boot_clock.now
     wall: Callable[[], float] = time.time
     sign: Callable[[bytes], bytes] = sign
-    look: Look | None = None
-    looks: Counter[str] = field(default_factory=Counter)
+    look: HealthCheck | None = None
+    health_checks: Counter[str] = field(default_factory=Counter)
     standings: dict[int, ReplicaState] = field(default_factory=dict)
     mends: MendTries | None = None
     proof: NodeProof | None = None
@@ -110,7 +110,7 @@ class AgentMemory:
         self._reported = "".join(standing).partition(".")[2]
         if here:
             self.look, self.mends = found.watch, found.mends
-            self.looks = Counter(found.looks)
+            self.health_checks = Counter(found.health_checks)
         else:
             self.standings = {k: replace(one, ejections=()) for k, one in self.standings.items()}
 
@@ -128,8 +128,8 @@ class AgentMemory:
         if differs:
             self.save()
 
-    def looked(self, look: Look) -> None:
-        """Remember a look, and tell what it changed."""
+    def looked(self, look: HealthCheck) -> None:
+        """Remember a health check, and tell what it changed."""
         known = self.look.faults if self.look else ()
         for change, fault in watch.changes(known, look.faults):
             say(line(change, fault))
@@ -145,7 +145,7 @@ class AgentMemory:
         now = Now(moment.boot_id, moment.seconds, self.wall())
         serving = self.serving_now()
         found = [
-            evidence.of_look(self.look, serving.replicas, now),
+            evidence.of_health(self.look, serving.replicas, now),
             evidence.of_gate(self._left["verdict"].get(), now),
             *self._smoke.get()[0](self._configured.get()),
             evidence.of_bandwidth(self._left["bandwidth"].get(), self.look),
@@ -160,7 +160,7 @@ class AgentMemory:
             self.tell(Event(f"proof.{told}", words, "proof.valid", replicas=serving.replicas))
 
     def serving_now(self) -> ServingNow:
-        """The replicas that ran at the last look and are in the gateway, and their GPUs.
+        """The replicas that ran at the last health check and are in the gateway, and their GPUs.
 
         On a node that was taken out none serves, but for those of one on trial.
         """
@@ -183,8 +183,8 @@ class AgentMemory:
             boot_s=round(moment.seconds, 1),
             written_at=timestamp.now(),
             replicas={str(one.index): len(one.uuids) for one in self.replicas},
-            look_holds_s=self.look_holds_s,
-            looks=dict(self.looks),
+            health_holds_s=self.health_holds_s,
+            health_checks=dict(self.health_checks),
             watch=self.look,
             watchdog={str(index): one for index, one in sorted(self.standings.items())},
             mends=self.mends,
@@ -246,7 +246,7 @@ def recorded(smoke: SmokeResult | None) -> tuple[RecordedLatency, ...]:
 
 
 def line(change: str, fault: NodeFault) -> str:
-    """What a look changed, for the journal."""
+    """What a health check changed, for the journal."""
     which = ", ".join(map(str, fault.replicas)) or "none"
     todo = f" -> {advice.of(fault.finding)}" if change == "confirmed" else ""
     return f"{change}: {fault.finding.summary} (since {fault.since}; replicas: {which}){todo}"

@@ -2,8 +2,8 @@
 
 Only once each replica that the fault touches is out of the gateway and idle, and never while a
 rolling restart runs. For a fabric manager that is every replica: they stop, it is restarted, the
-GPUs are reset, and they start. Whether it helped is the next looks' business: they end the fault,
-and the replicas return as ever.
+GPUs are reset, and they start. Whether it helped is the next health checks' business: they end the
+fault, and the replicas return as ever.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EVERY_S = 1.0
 
 @dataclass
 class Mender:
-    """The one of a node. *memory*: what it has done, and the last look."""
+    """The one of a node. *memory*: what it has done, and the last health check."""
 
     replicas: Sequence[Watched]
     acts: Edges
@@ -92,7 +92,7 @@ class Mender:
         self.memory.mends = mend.ended(self._tries(), self.clock().seconds)
         self.memory.save()
         kind = "mend.failed" if problem else "mend.done"
-        self._say(kind, one, problem or "restarted; the next looks say whether it helped")
+        self._say(kind, one, problem or "restarted; the next health checks say whether it helped")
 
     def _tries(self) -> MendTries:
         """What was restarted in this boot."""

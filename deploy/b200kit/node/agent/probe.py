@@ -81,7 +81,7 @@ class Prober:
     _still_since: float | None = None
 
     async def probe(self) -> ProbeResult:
-        """One look; takes the probe's deadline and 20 s for counters at most."""
+        """One health check; takes the probe's deadline and 20 s for counters at most."""
         before = await engine_metrics.scrape(self.endpoint)
         if self._began_again(before):
             self._until_read = 0

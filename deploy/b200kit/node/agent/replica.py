@@ -47,7 +47,7 @@ class Watched:
     restart_drain_s: float = 600.0
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     busy: bool = False
-    # Why it was left alone at the last look.
+    # Why it was left alone at the last health check.
     left: str = ""
 
     @property
@@ -61,12 +61,12 @@ class Watched:
         return self.memory.standings.get(self.replica.index) or ReplicaState()
 
     def held(self) -> str:
-        """The confirmed fault that touches it; "" for none, also before the first look."""
+        """The confirmed fault that touches it; "" for none, also before the first health check."""
         look = self.memory.look
         return watch.out(look.faults, self.takes_out).get(self.replica.index, "") if look else ""
 
     async def tick(self) -> bool:
-        """One look and what follows from it; True when the next look should not wait."""
+        """One check and what follows from it; True when the next check should not wait."""
         if self.acts.is_drained():
             # Whoever drains it may be about to stop it, and puts it back himself.
             return False

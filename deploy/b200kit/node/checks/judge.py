@@ -134,7 +134,7 @@ def run_one(name: str, run: Check, expect: Expectation, view: StateView) -> list
     except Exception as error:
         # A fault in a check must read as "not measured", never end the judgement of the others.
         findings.append(not_measured(name, f"the check failed: {type(error).__name__}: {error}"))
-    return findings or [not_measured(name, "the check found nothing to look at")]
+    return findings or [not_measured(name, "the check found nothing to judge")]
 
 
 def not_measured(name: str, reason: str) -> Finding:

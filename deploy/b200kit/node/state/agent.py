@@ -1,9 +1,9 @@
 """The agent's file: all that is known of a node while it serves, as others read it. Pure.
 
-b200-agent alone writes it, after each look and each act, in one step, its signature beside it. It
-takes up its own state from it again; whoever has no rights (metrics, the node's share, the hook),
-the observation, and whoever verifies a proof read nothing else. Every part says when it was taken,
-by the boot's clock where that matters: a file of an agent that is stopped or dead grows old.
+b200-agent alone writes it, after each health check and each act, in one step, its signature beside
+it. It takes up its own state from it again; whoever has no rights (metrics, the node's share, the
+hook), the observation, and whoever verifies a proof read nothing else. Every part says when it was
+taken, by the boot's clock where that matters: a file of an agent that is stopped or dead grows old.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.node.state.event import Event
 from b200kit.node.state.mend import MendTries
 from b200kit.node.state.proof import NodeProof
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 from b200kit.node.state.watchdog import ReplicaState
 
 PATH = "/var/lib/b200kit/agent/agent.json"
@@ -41,7 +41,7 @@ class RecordedLatency:
 
 @dataclass(frozen=True)
 class NodeNotes:
-    """What others left on the node that its metrics are made of, as of the last look.
+    """What others left on the node that its metrics are made of, as of the last health check.
 
     *quarantined*, *marked*: also where that cannot be read. *verdict_at*, *record_at*: "" where
     there is none that is understood.
@@ -58,10 +58,10 @@ class NodeNotes:
 class AgentState:
     """*boot_s*: when it was written, seconds since the boot *boot_id*.
 
-    *look_holds_s*: seconds after which the last look says nothing about now.
+    *health_holds_s*: seconds after which the last health check says nothing about now.
 
-    *looks*: their number since the boot by how they ended. *replicas*: index to the number of its
-    GPUs. *watchdog*: what is remembered of each replica, by index. *events*: the last ones.
+    *health_checks*: their number since the boot by how they ended. *replicas*: index to the number
+    of its GPUs. *watchdog*: what is remembered of each replica, by index. *events*: the last ones.
     """
 
     schema: ClassVar[str] = "b200kit/agent/1"
@@ -73,9 +73,9 @@ class AgentState:
     boot_s: Annotated[float, Range(0)]
     written_at: str
     replicas: Mapping[str, int]
-    look_holds_s: Annotated[float, Range(0)]
-    looks: Mapping[str, int] = field(default_factory=dict)
-    watch: Look | None = None
+    health_holds_s: Annotated[float, Range(0)]
+    health_checks: Mapping[str, int] = field(default_factory=dict)
+    watch: HealthCheck | None = None
     watchdog: Mapping[str, ReplicaState] = field(default_factory=dict)
     mends: MendTries | None = None
     notes: NodeNotes = field(default_factory=NodeNotes)
@@ -83,7 +83,7 @@ class AgentState:
     events: tuple[Event, ...] = ()
     last_event: Annotated[int, Range(0)] = field(default=0, metadata=NEEDED)
 
-    def look_at(self, boot_id: str, boot_s: float) -> Look | None:
-        """The last look, as far as it says anything at a moment; None where it does not."""
+    def look_at(self, boot_id: str, boot_s: float) -> HealthCheck | None:
+        """The last health check, as far as it says anything at a moment; None where it does not."""
         look = self.watch if self.boot_id == boot_id else None
-        return look if look and boot_s - look.boot_s <= self.look_holds_s else None
+        return look if look and boot_s - look.boot_s <= self.health_holds_s else None

@@ -17,7 +17,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.watch import NodeFault
 
 KINDS = {
-    "fault.confirmed": "A look found a fault, and those after it, too; the replicas on it go out.",
+    "fault.confirmed": "A check found a fault, and those after it, too; the replicas on it go out.",
     "fault.over": "A confirmed fault is not seen any more.",
     "replica.out": "A replica gets no requests any more; the summary says why.",
     "replica.back": "A replica that was out gets requests again.",
@@ -25,7 +25,7 @@ KINDS = {
     "mend.done": "The restarted service runs.",
     "mend.failed": "The restarted service does not run.",
     "mend.refused": "A dead service is not restarted; the summary says why.",
-    "proof.expiring": "Evidence of what serves ends soon, and was not renewed at two looks.",
+    "proof.expiring": "Evidence of what serves ends soon, and was not renewed at two checks.",
     "proof.expired": "Evidence of what serves has ended; the node's share of requests falls.",
     "proof.valid": "The proof that was expiring or had expired holds again.",
 }
@@ -87,7 +87,7 @@ class Event:
 
 
 def of_fault(change: str, fault: NodeFault) -> Event:
-    """A fault that a look changed: *change* is "confirmed" or "over"."""
+    """A fault that a health check changed: *change* is "confirmed" or "over"."""
     finding = fault.finding
     return Event(
         f"fault.{change}",

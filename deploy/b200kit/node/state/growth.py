@@ -1,7 +1,7 @@
-"""How much counters grew from look to look while a node serves. Pure.
+"""How much counters grew from one health check to the next while a node serves. Pure.
 
 A level says what happened since the driver was loaded, a rate what happens now. A rate of a few a
-minute takes a minute to see, so counters are compared with those of a look that long ago.
+minute takes a minute to see, so counters are compared with those of a health check that long ago.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Growth:
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters to compare with, by UUID, of a look at *boot_s* seconds since the boot.
+    """Counters to compare with, by UUID, of a health check at *boot_s* seconds since the boot.
 
-    *growth*: None before two looks were far enough apart.
+    *growth*: None before two health checks were far enough apart.
     """
 
     boot_s: float
@@ -38,7 +38,7 @@ class Counters:
     growth: Growth | None = None
 
     def then(self, state: object, now: float) -> Counters:
-        """After a look at *now*: the same until a period is over."""
+        """After a health check at *now*: the same until a period is over."""
         seconds = now - self.boot_s
         if seconds < PERIOD_S:
             return self
@@ -52,7 +52,7 @@ class Counters:
 
 
 def after(kept: Counters | None, state: object, now: float) -> Counters:
-    """What the look before kept, with this look; from this look on where it kept nothing."""
+    """What the check before kept, with this check; from this check on where it kept nothing."""
     return kept.then(state, now) if kept else Counters(now, replays(state))
 
 

@@ -20,8 +20,8 @@ LEVEL = "restart-services"
 MANAGER = "nvidia-fabricmanager.service"
 SERVICES = (MANAGER, "nvidia-persistenced.service")
 SETTLES_S = 60.0
-"""How long a restarted service gets before a look may ask for it again. Ours: the fabric of a node
-trains for seconds, and `watchdog.clear` looks end a fault."""
+"""How long a restarted service gets before a health check may ask for it again. Ours: the fabric of
+a node trains for seconds, and `watchdog.clear` health checks end a fault."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def due(
 def refusal(tries: MendTries, rules: MendRules, now: float, looked: float) -> str | None:
     """Why nothing may be restarted now; "" where it is only too early to know. None: it may.
 
-    *looked*: when the last look began, seconds since the boot.
+    *looked*: when the last health check began, seconds since the boot.
     """
     recent = [at for at in tries.times if now - at < rules.mend_window_s]
     if len(recent) >= rules.mend_most:

@@ -18,8 +18,8 @@ from b200kit.node.lib.documents import NEEDED, Pattern, Range
 
 PASS, FAIL, UNMEASURED = "pass", "fail", "unmeasured"
 VALID, EXPIRING, EXPIRED = "valid", "expiring", "expired"
-KINDS = ("look", "gate", "latency", "answers", "bandwidth")
-"""Passive evidence first, which each look renews; then what an active test leaves."""
+KINDS = ("health", "gate", "latency", "answers", "bandwidth")
+"""Passive evidence first, which each health check renews; then what an active test leaves."""
 MAY_BE_AHEAD_S = 5.0
 """Seconds by which evidence may be of later than now: two readings of a clock that is corrected."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from b200kit.node.lib.documents import Range
 from b200kit.node.state.mend import MendRules
-from b200kit.node.state.watch import LookRules
+from b200kit.node.state.watch import HealthRules
 from b200kit.node.state.watchdog import WatchdogRules
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class WatchdogPlan:
     """
 
     rules: WatchdogRules = field(default_factory=WatchdogRules)
-    look_rules: LookRules = field(default_factory=LookRules)
+    health_rules: HealthRules = field(default_factory=HealthRules)
     takes_out: tuple[str, ...] = ()
     mend_rules: MendRules = field(default_factory=MendRules)
     waiting: str = "vllm:num_requests_waiting"

@@ -1,9 +1,9 @@
 """When a fault that is seen while a node serves counts, and when it is over. Pure.
 
 Single polls cry wolf: 214 of 288 nodes were reported with NVLink down by them, and not one had a
-fault (NVSentinel #1701). A fault counts once it was seen in several of the last looks, and it is
-over once it was looked for and not found several times in a row. A look that could not see says
-neither: it confirms nothing and clears nothing.
+fault (NVSentinel #1701). A fault counts once it was seen in several of the last health checks, and
+it is over once it was looked for and not found several times in a row. A health check that could
+not see says neither: it confirms nothing and clears nothing.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Touched = Callable[[Finding], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class LookRules:
-    """A fault counts when `confirm` of the last `looks` saw it; `clear` looks without it end it."""
+class HealthRules:
+    """A fault counts when `confirm` of the last `health_checks` saw it; `clear` without end it."""
 
     confirm: Annotated[int, Range(1)] = 2
-    looks: Annotated[int, Range(1)] = 3
+    health_checks: Annotated[int, Range(1)] = 3
     clear: Annotated[int, Range(1)] = 3
 
 
 @dataclass(frozen=True)
 class NodeFault:
-    """One finding over time. *signs*: what the last looks said of it, the newest last."""
+    """One finding over time. *signs*: what the last health checks said of it, the newest last."""
 
     finding: Finding
     replicas: tuple[int, ...]
@@ -49,17 +49,17 @@ class NodeFault:
         """What it is remembered under."""
         return key(self.finding)
 
-    def after(self, sign: Sign, rules: LookRules) -> NodeFault:
-        """The same after one more look."""
-        signs = (*self.signs, sign)[-max(rules.looks, rules.clear) :]
-        seen = signs[-rules.looks :].count(FAULT) >= rules.confirm
+    def after(self, sign: Sign, rules: HealthRules) -> NodeFault:
+        """The same after one more health check."""
+        signs = (*self.signs, sign)[-max(rules.health_checks, rules.clear) :]
+        seen = signs[-rules.health_checks :].count(FAULT) >= rules.confirm
         over = signs[-rules.clear :] == (SOUND,) * rules.clear
         return replace(self, signs=signs, confirmed=not over if self.confirmed else seen)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the last look at a serving node left.
+class HealthCheck:
+    """What the last health check at a serving node left.
 
     boot_s: when it began, seconds since the boot; took_s: for how long it looked. running: replicas
     by index, None where nobody looked. fit: all of the node; fit_serving: what is left once the
@@ -104,9 +104,9 @@ def key(finding: Finding) -> str:
 
 
 def looked(
-    known: Collection[NodeFault], verdict: Verdict, touched: Touched, rules: LookRules, now: str
+    known: Collection[NodeFault], verdict: Verdict, touched: Touched, rules: HealthRules, now: str
 ) -> tuple[NodeFault, ...]:
-    """What is known after a look. *now*: the time of it, as a text."""
+    """What is known after a health check. *now*: the time of it, as a text."""
     failing = {key(f): f for f in reversed(verdict.findings) if f.status is Status.FAIL}
     unread = {f.check for f in verdict.findings if f.status is Status.UNMEASURED}
     judged = {f.check for f in verdict.findings} - unread
@@ -138,8 +138,8 @@ def out(faults: Collection[NodeFault], takes_out: Collection[str]) -> dict[int, 
     return reasons
 
 
-def may_serve(look: Look | None, replica: int) -> bool:
-    """Whether a replica serves for all that is known: what no look has seen is taken to serve."""
+def may_serve(look: HealthCheck | None, replica: int) -> bool:
+    """Whether a replica serves for all that is known: what no check has seen is taken to serve."""
     if look is None:
         return True
     return not look.is_taken_out and (look.running is None or replica in look.running)
@@ -158,7 +158,7 @@ def set_aside(faults: Collection[NodeFault], takes_out: Collection[str]) -> set[
 def changes(
     before: Collection[NodeFault], after: Collection[NodeFault]
 ) -> list[tuple[str, NodeFault]]:
-    """What a person wants to know of a look: ("confirmed" or "over", fault)."""
+    """What a person wants to know of a health check: ("confirmed" or "over", fault)."""
     was = {fault.key: fault for fault in before if fault.confirmed}
     now = {fault.key: fault for fault in after if fault.confirmed}
     began = [("confirmed", fault) for name, fault in now.items() if name not in was]

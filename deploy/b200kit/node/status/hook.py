@@ -122,7 +122,7 @@ class Hook:
         try:
             durable_files.replace(self.kept, documents.to_bytes(Told(number)))
         except OSError as error:
-            say(f"what was told could not be written down: {error}")
+            say(f"which events were sent could not be recorded: {error}")
 
 
 def run(plan: HookPlan, event: Event) -> str | None:

@@ -23,7 +23,7 @@ from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import watch
 from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
 from b200kit.node.state.proof import NodeProof, ProofValidity
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState
 from b200kit.node.status import shares
 
@@ -141,13 +141,13 @@ class MetricsInput:
         return known if known and known.boot_id == self.moment.boot_id else None
 
     @cached_property
-    def look(self) -> Look | None:
-        """The last look, however old it is: its readings have their time."""
+    def look(self) -> HealthCheck | None:
+        """The last health check, however old it is: its readings have their time."""
         return self.here.watch if self.here else None
 
     @cached_property
-    def valid_look(self) -> Look | None:
-        """The last look, where it says something about now."""
+    def valid_look(self) -> HealthCheck | None:
+        """The last health check, where it says something about now."""
         return self.state.look_at(*self.moment) if self.state else None
 
     @cached_property
@@ -192,16 +192,16 @@ def _head(known: MetricsInput) -> Iterator[MetricFamily]:
     yield _one("build_info", "Version of b200kit's node program.", 1, version=version)
     notes = known.state.notes if known.state else NodeNotes(quarantined=True, marked=True)
     in_service = known.valid_look is not None and known.valid_look.in_service
-    text = "A look that still holds found it in service: 1; or 0, also if unknown."
+    text = "A health check that still holds found it in service: 1; or 0, also if unknown."
     yield _one("node_in_service", text, in_service and not notes.quarantined)
     text = "Somebody took the node out, or that is unreadable."
     yield _one("node_quarantined", text, notes.quarantined)
     text = "The agent gave a replica up, or its mark is unreadable."
     yield _one("node_marked", text, notes.marked)
-    counts = known.here.looks if known.here else {}
+    counts = known.here.health_checks if known.here else {}
     looks = tuple(({"result": word}, float(n)) for word, n in sorted(counts.items()))
-    text = "Looks at the node since its boot, by how they ended."
-    yield MetricFamily("b200_looks_total", text, looks, "counter")
+    text = "Health checks since its boot, by how they ended."
+    yield MetricFamily("b200_health_checks_total", text, looks, "counter")
 
 
 def _readings(known: MetricsInput) -> Iterator[MetricFamily]:
@@ -209,7 +209,7 @@ def _readings(known: MetricsInput) -> Iterator[MetricFamily]:
     here, notes = known.here, known.state.notes if known.state else NodeNotes()
     times = {
         "metrics": known.by_boot(here.boot_s) if here else None,
-        "look": known.by_boot(known.look.boot_s) if known.look else None,
+        "health": known.by_boot(known.look.boot_s) if known.look else None,
         "verdict": _moment(notes.verdict_at),
         "record": _moment(notes.record_at),
         "proof": _moment(known.proof.issued_at) if known.proof else None,
@@ -237,7 +237,11 @@ def _readings(known: MetricsInput) -> Iterator[MetricFamily]:
         tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
     )
     if known.look:
-        yield _one("look_duration_seconds", "How long the last look took.", known.look.took_s)
+        yield _one(
+            "health_check_duration_seconds",
+            "How long the last health check took.",
+            known.look.took_s,
+        )
     rows = tuple(({"file": path}, at) for path, at in ends.items() if at is not None)
     yield MetricFamily(
         "b200_certificate_expiry_timestamp_seconds", "When a file's certificates end.", rows
@@ -255,7 +259,9 @@ def _faults(known: MetricsInput) -> Iterator[MetricFamily]:
     if not known.look:
         return
     confirmed = known.look.confirmed
-    yield _one("faults_confirmed", "Faults that count, as of the last look.", len(confirmed))
+    yield _one(
+        "faults_confirmed", "Faults that count, as of the last health check.", len(confirmed)
+    )
     waiting = len(known.look.faults) - len(confirmed)
     yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
     named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
@@ -306,10 +312,10 @@ def _replicas(known: MetricsInput) -> Iterator[MetricFamily]:
         for index, state in states.items()
     )
     yield MetricFamily("b200_replica_ejections", text, rows)
-    # What no look that holds has seen is taken to serve, and is not proven.
+    # What no health check that holds has seen is taken to serve, and is not proven.
     may = [i for i, why in out.items() if why is None and watch.may_serve(known.valid_look, int(i))]
     gpus = sum(replicas[index] for index in may)
-    text = "GPUs of the replicas that ran at the last look and are kept in the gateway."
+    text = "GPUs of the replicas that ran at the last health check and are kept in the gateway."
     yield _one("serving_gpus", text, gpus)
     proven = gpus if known.validity and known.validity.holds else 0
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
@@ -357,7 +363,7 @@ def _record(known: MetricsInput) -> Iterator[MetricFamily]:
 
 
 def _gpus(known: MetricsInput) -> Iterator[MetricFamily]:
-    """What the last look read of each GPU."""
+    """What the last health check read of each GPU."""
     gpus = known.look.gpus if known.look else ()
     for name, text, key, factor in GPU_READINGS:
         rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]

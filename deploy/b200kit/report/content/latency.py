@@ -37,7 +37,7 @@ _CONDITIONS = {
 _UNIT = re.compile(r"_(ms|s)(?=_|$)")
 _OF_PROMPTS = ("prefix_hit_rate", "spec_acceptance_rate")
 """What a server's figure is worth is decided by what was sent."""
-_GPU_HEAD = ("GPU", "looks", "SM clock, MHz", "power, W", "temperature, \u00b0C", "slowed by")
+_GPU_HEAD = ("GPU", "samples", "SM clock, MHz", "power, W", "temperature, \u00b0C", "slowed by")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ TITLES = {
     Role.SYSTEM: "system",
     Role.CONDITION: "conditions",
 }
-_NOTHING = "unmeasured: no result to look at"
+_NOTHING = "unmeasured: there is no result"
 _ROWS = {
     "missed": "missed",
     "late": "late",
@@ -135,13 +135,13 @@ def _group(group: Spread, name: str) -> list[str]:
 
 def record_of(host: object) -> Unmeasured | AgainstRecord:
     """What the record makes of the run of a HostRecord."""
-    return structured(AgainstRecord, read(host, "record"), "no result to look at")
+    return structured(AgainstRecord, read(host, "record"), "there is no result")
 
 
 def history_of(host: object) -> RecordHistory:
     """The section "against the record" of a HostRecord."""
     if "record" not in mapping(host):
-        return history(Unmeasured("no result to look at"))
+        return history(Unmeasured("there is no result"))
     return history(record_of(host))
 
 

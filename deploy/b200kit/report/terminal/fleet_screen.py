@@ -36,7 +36,7 @@ def screen(
         left.pop(0)
     if left:
         more = counted(sum(len(row.names) for row in left), "more node")
-        shown.hang("", text=f"and {more} to look at, which --page shows")
+        shown.hang("", text=f"and {more}, which --page shows")
     return [*page.found, "", *shown.found, *([""] if shown.found else []), *foot.found]
 
 

@@ -25,7 +25,7 @@ _LEGEND = {
     "--": "-- unmeasured",
     "?": "? unmeasured",
     "!": "! not as expected",
-    ">": "> look at this one",
+    ">": "> this one",
     "PIX": "PIX below the same switch",
     "PXB": "PXB over several bridges",
     "NODE": "NODE on the same NUMA node",

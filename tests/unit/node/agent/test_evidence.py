@@ -26,21 +26,21 @@ from b200kit.node.state.proof import (
     stamp,
 )
 from b200kit.node.state.verdict import Finding, GateVerdict, Status
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
 from tests.unit.node.client import golden_answers
 
 WALL = 1_795_611_600.0
 HERE = Now("boot-a", 1000.0, WALL)
-TTL = {"look": 120.0, "gate": 3600.0, "latency": 3600.0, "answers": 3600.0, "bandwidth": 3600.0}
-RULES = ProofRules("n01", TTL, ("look", "latency"))
+TTL = {"health": 120.0, "gate": 3600.0, "latency": 3600.0, "answers": 3600.0, "bandwidth": 3600.0}
+RULES = ProofRules("n01", TTL, ("health", "latency"))
 TWO = ServingNow((0, 1), 8)
 
 
 def look(result: str = PASS, now: Now = HERE, **changes: Any) -> ProofEvidence:
     """A look of this moment."""
-    made = ProofEvidence("look", result, "why", "", now.boot_id, stamp(now.wall_s))
+    made = ProofEvidence("health", result, "why", "", now.boot_id, stamp(now.wall_s))
     return replace(made, **changes)
 
 
@@ -158,7 +158,7 @@ def test_a_clock_that_is_slewed_is_no_step() -> None:
 
 
 def test_after_a_boot_old_looks_prove_nothing_and_tests_are_as_old_as_they_are() -> None:
-    unseen = ProofEvidence("look", UNMEASURED, of="boot-b")
+    unseen = ProofEvidence("health", UNMEASURED, of="boot-b")
     after = next_of(first(), later(60, boot="boot-b"), unseen, latency())
     assert standing(after) == "expired"
     assert (after.evidence[1].result, after.evidence[1].age_s(after.issued_s)) == (PASS, 60.0)
@@ -217,7 +217,7 @@ LOOKED = MADE["evidence"][0]
 @in_subtests(
     "broken",
     [
-        {**MADE, "evidence": [{"kind": "look"}]},
+        {**MADE, "evidence": [{"kind": "health"}]},
         {**MADE, "sequence": "many"},
         {**MADE, "clock": None},
         *(
@@ -317,10 +317,10 @@ UNREAD = {"unmeasured": "OSError: Input/output error"}
 
 def found(kind: str, replicas: tuple[int, ...] = (0, 1), **left: Any) -> ProofEvidence:
     """Evidence of one kind, all else well."""
-    known = {"look": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
-    seen = structure(Look, known["look"]) if known["look"] else None
+    known = {"health": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
+    seen = structure(HealthCheck, known["health"]) if known["health"] else None
     every = [
-        evidence.of_look(seen, replicas, HERE),
+        evidence.of_health(seen, replicas, HERE),
         evidence.of_gate(known["gate"], HERE),
         *evidence.of_smoke(known["smoke"], "config-1"),
         evidence.of_bandwidth(known["bandwidth"], seen),
@@ -331,20 +331,20 @@ def found(kind: str, replicas: tuple[int, ...] = (0, 1), **left: Any) -> ProofEv
 @in_subtests(
     ("kind", "left", "result"),
     [
-        ("look", {}, "pass"),
-        ("look", {"look": None}, "unmeasured"),
-        ("look", {"look": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
-        ("look", {"look": {**LOOK, **SEEN_ONCE}}, "unmeasured"),
-        ("look", {"look": ASIDE, "replicas": (1,)}, "pass"),
-        ("look", {"look": ASIDE}, "unmeasured"),
-        ("look", {"look": ASIDE, "replicas": ()}, "unmeasured"),
-        ("look", {"look": {**ASIDE, "faults": [{**CONFIRMED, "replicas": []}]}}, "pass"),
-        ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
-        ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
-        ("look", {"look": {**LOOK, "fit_serving": None}}, "unmeasured"),
-        ("look", {"look": {**LOOK, "in_service": False}}, "unmeasured"),
-        ("look", {"look": {**LOOK, **TRIAL}}, "pass"),
-        ("look", {"look": {**LOOK, **TRIAL, "fit_serving": "unfit"}}, "unmeasured"),
+        ("health", {}, "pass"),
+        ("health", {"health": None}, "unmeasured"),
+        ("health", {"health": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
+        ("health", {"health": {**LOOK, **SEEN_ONCE}}, "unmeasured"),
+        ("health", {"health": ASIDE, "replicas": (1,)}, "pass"),
+        ("health", {"health": ASIDE}, "unmeasured"),
+        ("health", {"health": ASIDE, "replicas": ()}, "unmeasured"),
+        ("health", {"health": {**ASIDE, "faults": [{**CONFIRMED, "replicas": []}]}}, "pass"),
+        ("health", {"health": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
+        ("health", {"health": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
+        ("health", {"health": {**LOOK, "fit_serving": None}}, "unmeasured"),
+        ("health", {"health": {**LOOK, "in_service": False}}, "unmeasured"),
+        ("health", {"health": {**LOOK, **TRIAL}}, "pass"),
+        ("health", {"health": {**LOOK, **TRIAL, "fit_serving": "unfit"}}, "unmeasured"),
         ("gate", {}, "pass"),
         ("gate", {"gate": {**GATE, "boot_id": "boot-b"}}, "unmeasured"),
         ("gate", {"gate": judged(Status.FAIL)}, "fail"),
@@ -365,8 +365,8 @@ def found(kind: str, replicas: tuple[int, ...] = (0, 1), **left: Any) -> ProofEv
         ("bandwidth", {}, "pass"),
         ("bandwidth", {"bandwidth": None}, "unmeasured"),
         ("bandwidth", {"bandwidth": {"taken_at": "lately"}}, "unmeasured"),
-        ("bandwidth", {"look": {**LOOK, "bandwidth": "fail"}}, "fail"),
-        ("bandwidth", {"look": {**LOOK, "bandwidth": None}}, "unmeasured"),
+        ("bandwidth", {"health": {**LOOK, "bandwidth": "fail"}}, "fail"),
+        ("bandwidth", {"health": {**LOOK, "bandwidth": None}}, "unmeasured"),
     ],
 )  # fmt: skip
 def test_what_a_document_proves(kind: str, left: dict[str, Any], result: str) -> None:
@@ -374,7 +374,7 @@ def test_what_a_document_proves(kind: str, left: dict[str, Any], result: str) ->
 
 
 def test_when_it_was_taken_is_by_the_time_of_day_now_where_the_boots_clock_tells_it() -> None:
-    kinds = ("look", "gate", "latency", "answers", "bandwidth")
+    kinds = ("health", "gate", "latency", "answers", "bandwidth")
     assert [found(kind).taken_at[11:] for kind in kinds] == [
         *("12:59:50Z", "12:45:00Z", "12:00:00Z", "12:00:00Z", "12:00:00Z")
     ]

@@ -19,7 +19,7 @@ from b200kit.node.state import watch
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 from tests.unit import serving_document, states
 from tests.unit.states import State
 
@@ -124,10 +124,10 @@ def looks(tmp_path: Path, count: int = 1) -> dict[str, Any]:
     """So many looks, each by a process that has just started, and what the last one left."""
     left = tmp_path / "look.json"
     for _ in range(count):
-        one = look.Looks(
+        one = look.HealthChecks(
             look.judged_by([str(tmp_path / "expect.json")]),
             documents.load(Serving, tmp_path / "serving.json"),
-            documents.remembered(Look, left),
+            documents.remembered(HealthCheck, left),
         )
         left.write_bytes(documents.to_bytes(one.once()))
     found: dict[str, Any] = json.loads(left.read_text())
@@ -160,7 +160,7 @@ def test_a_look_does_without_the_dearest_reading_of_nvml(
 @pytest.fixture
 def several(
     node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[look.Looks, list[bool]]:
+) -> tuple[look.HealthChecks, list[bool]]:
     """Looks one after the other, and whether each read everything anew."""
     fresh: list[bool] = []
 
@@ -170,12 +170,12 @@ def several(
 
     monkeypatch.setattr(resident.Resident, "observe", observe)
     serving = documents.load(Serving, tmp_path / "serving.json")
-    one = look.Looks(look.judged_by([str(tmp_path / "expect.json")]), serving)
+    one = look.HealthChecks(look.judged_by([str(tmp_path / "expect.json")]), serving)
     return one, fresh
 
 
 def test_where_something_was_found_everything_is_read_anew(
-    node: State, several: tuple[look.Looks, list[bool]]
+    node: State, several: tuple[look.HealthChecks, list[bool]]
 ) -> None:
     one, fresh = several
     one.once()
@@ -188,7 +188,7 @@ def test_where_something_was_found_everything_is_read_anew(
 
 
 def test_what_could_not_be_read_is_read_anew_until_the_node_is_fit(
-    node: State, several: tuple[look.Looks, list[bool]]
+    node: State, several: tuple[look.HealthChecks, list[bool]]
 ) -> None:
     """The agent starts while its node boots: what is not there yet must not stay unread."""
     one, fresh = several
@@ -279,7 +279,7 @@ def test_replays_count_by_the_minute_and_take_nothing_out(
     assert found(tmp_path) == []
     now[0], node["gpus"][5]["pcie"]["replays"] = 60.0, 10**6 + 9
     assert found(tmp_path) == [("replays.rate", [1])]
-    assert watch.out(structure(Look, looks(tmp_path)).faults, TAKES_OUT) == {}
+    assert watch.out(structure(HealthCheck, looks(tmp_path)).faults, TAKES_OUT) == {}
     now[0] = 120.0
     assert found(tmp_path) == []
 

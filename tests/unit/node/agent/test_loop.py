@@ -14,10 +14,10 @@ import pytest
 
 from b200kit.node.agent import loop, mender
 from b200kit.node.agent.effects import Edges
-from b200kit.node.agent.looker import FAILED, SUCCESS, TIMEOUT, Looker, LookFailed
+from b200kit.node.agent.looker import FAILED, SUCCESS, TIMEOUT, HealthChecker, HealthCheckFailed
 from b200kit.node.agent.memory import AgentMemory
 from b200kit.node.client.serving_config import load
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 from tests.unit import serving_document
 from tests.unit.node.client.server_thread import running
 
@@ -44,16 +44,16 @@ def how(tmp_path: Path) -> Path:
     return path
 
 
-def looker(how: Path, deadline_s: float = 60.0) -> Looker:
+def looker(how: Path, deadline_s: float = 60.0) -> HealthChecker:
     """Its process."""
-    return Looker([sys.executable, "-c", LOOKS.format(how=str(how))], deadline_s)
+    return HealthChecker([sys.executable, "-c", LOOKS.format(how=str(how))], deadline_s)
 
 
-async def result(one: Looker, before: Look | None = None) -> str:
+async def result(one: HealthChecker, before: HealthCheck | None = None) -> str:
     """How one look ends, and by which process."""
     try:
         return (await one.look(before)).taken_at
-    except LookFailed as error:
+    except HealthCheckFailed as error:
         return error.result
 
 
@@ -61,7 +61,7 @@ def test_one_process_looks_again_and_again_and_the_first_time_hears_what_was_bef
     how: Path,
 ) -> None:
     async def scenario() -> None:
-        one, before = looker(how), Look("then", 1.0, True, ())
+        one, before = looker(how), HealthCheck("then", 1.0, True, ())
         looks = [await one.look(before) for _ in range(3)]
         assert len({look.taken_at for look in looks}) == 1
         assert [look.took_s for look in looks] == [7.0, 0.0, 0.0]
@@ -160,7 +160,7 @@ def test_replicas_and_node_are_watched_until_the_configuration_is_replaced(
         await until(lambda: len(one.memory.standings) == 2 and one.memory.look is not None)
         # Asked for one at once.
         os.kill(os.getpid(), signal.SIGUSR1)
-        await until(lambda: one.memory.looks[SUCCESS] == 2)
+        await until(lambda: one.memory.health_checks[SUCCESS] == 2)
         # Not while a replica is being repaired.
         one.replicas[0].busy = True
         new = tmp_path / "new"
@@ -176,8 +176,8 @@ def test_replicas_and_node_are_watched_until_the_configuration_is_replaced(
     assert {"READY=1", "WATCHDOG=1"} <= {*said}
     state = json.loads((tmp_path / "agent.json").read_text())
     assert [state["watchdog"][n]["last"]["what"] for n in "01"] == ["answered"] * 2
-    assert state["looks"] == {SUCCESS: 2}
-    assert "b200_looks_total" in (tmp_path / "texts" / "b200kit.prom").read_text()
+    assert state["health_checks"] == {SUCCESS: 2}
+    assert "b200_health_checks_total" in (tmp_path / "texts" / "b200kit.prom").read_text()
 
 
 def test_looks_that_fail_are_counted_and_leave_what_was_seen_to_grow_old(
@@ -188,7 +188,7 @@ def test_looks_that_fail_are_counted_and_leave_what_was_seen_to_grow_old(
         await one.look()
         how.write_text("die")
         await one.look()
-        assert one.memory.looks == {SUCCESS: 1, FAILED: 1}
+        assert one.memory.health_checks == {SUCCESS: 1, FAILED: 1}
         assert one.memory.look
         assert one.memory.look.boot_s == 5.0
         await one.looker.end()

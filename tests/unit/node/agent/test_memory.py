@@ -21,12 +21,12 @@ from b200kit.node.state.event import Event
 from b200kit.node.state.mend import MendTries
 from b200kit.node.state.proof import KINDS, ProofRules
 from b200kit.node.state.serving import ServedReplica
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 from b200kit.node.state.watchdog import ReplicaState
 from tests.unit.node.agent.test_evidence import BANDWIDTH, GATE, LOOK, SMOKE, WALL
 
 REPLICAS = [ServedReplica(n, "http://127.0.0.1:1", f"vllm@{n}.service", (f"G{n}",)) for n in (0, 1)]
-RULES = ProofRules("n01", dict.fromkeys(KINDS, 1e9), ("look", "gate", "latency", "answers"))
+RULES = ProofRules("n01", dict.fromkeys(KINDS, 1e9), ("health", "gate", "latency", "answers"))
 
 
 @dataclass
@@ -63,7 +63,7 @@ class NodeInFolder:
 
     def look(self, memory: AgentMemory, **changes: Any) -> None:
         """A look of now, the proof of it, and both on the disk."""
-        memory.looked(structure(Look, {**LOOK, "boot_s": self.boot_s, **changes}))
+        memory.looked(structure(HealthCheck, {**LOOK, "boot_s": self.boot_s, **changes}))
         memory.prove()
         memory.save()
 
@@ -129,7 +129,7 @@ def test_before_the_first_look_nothing_is_proven(node: NodeInFolder) -> None:
 
 
 def test_a_file_of_a_dead_agent_proves_less_and_less(node: NodeInFolder) -> None:
-    rules = ProofRules("n01", {**RULES.ttl_s, "look": 50.0}, RULES.required)
+    rules = ProofRules("n01", {**RULES.ttl_s, "health": 50.0}, RULES.required)
     node.look(node.agent(rules))
     assert standing(node) == "valid"
     node.boot_s += 51.0
@@ -263,7 +263,7 @@ def test_of_a_storm_of_events_the_last_ones_are_kept_and_none_is_counted_twice(
     assert len({event.id for event in node.written.events}) == EVENTS
 
 
-def test_notes_for_the_metrics_are_of_the_last_look(node: NodeInFolder) -> None:
+def test_notes_for_the_metrics_are_of_the_last_health(node: NodeInFolder) -> None:
     memory = node.agent()
     node.look(memory)
     assert (node.written.notes.quarantined, node.written.notes.marked) == (False, False)

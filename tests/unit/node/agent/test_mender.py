@@ -16,7 +16,7 @@ from b200kit.node.agent.mender import Mender
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state import event, watchdog
 from b200kit.node.state.mend import MendRules
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from tests.subtests import in_subtests
 from tests.unit.node.agent.test_replica import Node, watched
 from tests.unit.node.state.test_mend import MANAGER, ON, fault
@@ -60,7 +60,7 @@ def mender(node: Looked, folder: Path, rules: MendRules = ON) -> Mender:
     ticked = made.tick
 
     async def looked() -> None:
-        one.memory.look = Look("then", node.looked, True, tuple(node.left))
+        one.memory.look = HealthCheck("then", node.looked, True, tuple(node.left))
         await ticked()
 
     made.tick = looked  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.state.event import Event
 from b200kit.node.state.serving import ServedReplica, WatchdogPlan
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import ProbeOutcome, ReplicaState, ReplicaUnit, WatchdogRules
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
@@ -235,11 +235,11 @@ def watched(node: Node, directory: Path, boot_id: str = "boot-a") -> Watched:
     return one
 
 
-def found(node: Node) -> Look:
+def found(node: Node) -> HealthCheck:
     """What the last look found of it."""
     finding = Finding(node.fault, Status.FAIL, check="nvlink.links")
     faults = (NodeFault(finding, (0,), "then", confirmed=True),) if node.fault else ()
-    return Look("then", 1.0, True, faults)
+    return HealthCheck("then", 1.0, True, faults)
 
 
 def ticks(one: Watched, count: int) -> None:

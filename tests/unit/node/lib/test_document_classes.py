@@ -13,7 +13,7 @@ import pytest
 from b200kit.cli.smoke import EndpointResult
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.agent.evidence import Now, issue
-from b200kit.node.agent.look import LookRequest
+from b200kit.node.agent.look import HealthCheckRequest
 from b200kit.node.bandwidth.tests import PEER, Bandwidth, result
 from b200kit.node.client.correctness import CorrectnessResult
 from b200kit.node.client.golden.ask import Replies
@@ -43,7 +43,7 @@ from b200kit.node.state.proof import (
 from b200kit.node.state.quarantine import Quarantine
 from b200kit.node.state.serving import ServedReplica, Serving
 from b200kit.node.state.verdict import Action, Finding, GateVerdict, Status, Verdict
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import LastStep, ReplicaState, WatchdogMark
 from b200kit.node.status.hook import HookPlan, Told
 from b200kit.node.status.shares import GivenShare
@@ -113,7 +113,9 @@ HEAD: dict[str, Any] = {
     "at": AT,
     "after": LedgerState("t", "c", ChangeSummary("t", bad=True)),
 }
-RULES = ProofRules("n01", dict.fromkeys(KINDS, 60.0), ("look",), renew=RenewalRules("any", 1, 0.5))
+RULES = ProofRules(
+    "n01", dict.fromkeys(KINDS, 60.0), ("health",), renew=RenewalRules("any", 1, 0.5)
+)
 UNREAD = {"unmeasured": "3 of 60 readings: timeout"}
 SAME = AnswersJudgement("same", "as n02")
 KEY = PrecisionKey("m", "a" * 40, "vllm", ("fp8 weights",))
@@ -137,7 +139,7 @@ CELL = TuningCell(
     LAYOUT, "chat", 4.0, "done", "", SMOKE.without_series(), AT, AT,
 )  # fmt: skip
 PROOF = issue(
-    None, [ProofEvidence("look", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
+    None, [ProofEvidence("health", PASS, taken_at=AT)], ServingNow(), Now("b", 1.0, 1e9),
     replace(RULES, expired=Consequence()),
 )  # fmt: skip
 AGENT = AgentState(
@@ -147,7 +149,7 @@ AGENT = AgentState(
 DOCUMENTS = (
     Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
     GateVerdict((FINDING,), {}, AT, "boot", 12.5),
-    Look(
+    HealthCheck(
         AT,
         12.5,
         in_service=True,
@@ -168,7 +170,7 @@ DOCUMENTS = (
     Told(7),
     RULES,
     PROOF,
-    LookRequest(fresh=True),
+    HealthCheckRequest(fresh=True),
     AGENT,
     Serving(
         "m", "vLLM", "http://g", (ServedReplica(0, "http://r", "vllm@0.service", ("G",)),), 1, 1, 1

@@ -7,10 +7,10 @@ import pytest
 from b200kit.node.lib import documents
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from b200kit.node.state.watch import Look, LookRules, NodeFault
+from b200kit.node.state.watch import HealthCheck, HealthRules, NodeFault
 from tests.subtests import in_subtests
 
-RULES = LookRules(confirm=2, looks=3, clear=3)
+RULES = HealthRules(confirm=2, health_checks=3, clear=3)
 LINKS = Finding("17 of 18 links", Status.FAIL, "GPU 2", check="nvlink.links")
 SOUND = Finding("all links are up", check="nvlink.links")
 UNREAD = Finding("NVML hangs", Status.UNMEASURED, check="nvlink.links")
@@ -28,7 +28,7 @@ def after(looks: str) -> tuple[NodeFault, ...]:
 
 
 @in_subtests(
-    ("looks", "confirmed"),
+    ("health_checks", "confirmed"),
     [
         ("f", False),
         ("fs", False),
@@ -46,9 +46,9 @@ def after(looks: str) -> tuple[NodeFault, ...]:
     ],
 )
 def test_a_fault_counts_when_it_was_seen_often_enough_and_is_over_when_it_is_gone(
-    looks: str, confirmed: bool
+    health_checks: str, confirmed: bool
 ) -> None:
-    assert any(fault.confirmed for fault in after(looks)) is confirmed
+    assert any(fault.confirmed for fault in after(health_checks)) is confirmed
 
 
 def test_a_fault_that_is_over_is_forgotten() -> None:
@@ -95,14 +95,14 @@ def test_a_person_hears_of_it_twice() -> None:
 
 
 def test_kept_for_the_next_look_of_the_same_boot() -> None:
-    known = Look("T9", 90.0, in_service=True, faults=after("ff"))
-    assert documents.decode(Look, documents.to_bytes(known)) == known
+    known = HealthCheck("T9", 90.0, in_service=True, faults=after("ff"))
+    assert documents.decode(HealthCheck, documents.to_bytes(known)) == known
 
 
 @in_subtests("key", ["status", "confirmed", "signs", "since", "replicas", "summary"])
 def test_a_look_whose_fault_lacks_something_is_none(key: str) -> None:
-    look = documents.unstructure(Look("T9", 90.0, in_service=True, faults=after("ff")))
+    look = documents.unstructure(HealthCheck("T9", 90.0, in_service=True, faults=after("ff")))
     for entry in (look["faults"][0], look["faults"][0]["finding"]):
         entry.pop(key, None)
     with pytest.raises(documents.Malformed, match=key):
-        documents.structure(Look, look)
+        documents.structure(HealthCheck, look)

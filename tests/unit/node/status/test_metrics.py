@@ -26,7 +26,7 @@ from b200kit.node.state.proof import (
     ServingNow,
 )
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import LastStep, ProbeOutcome, ReplicaState
 from b200kit.node.status import metrics
 from b200kit.node.status.metrics import MetricFamily, MetricsInput, bound, families, text
@@ -60,10 +60,10 @@ def stamp(at: float) -> str:
     return timestamp.text(datetime.fromtimestamp(at, UTC))
 
 
-def looked(**changes: Any) -> Look:
+def looked(**changes: Any) -> HealthCheck:
     """A look two seconds ago."""
     gpus = ({"index": 0, "temperature_c": 40, "power_usage_mw": 700_000},)
-    return replace(Look(EARLIER, 98.0, True, (), took_s=1.5, gpus=gpus), **changes)
+    return replace(HealthCheck(EARLIER, 98.0, True, (), took_s=1.5, gpus=gpus), **changes)
 
 
 def standing(**changes: Any) -> ReplicaState:
@@ -96,8 +96,8 @@ def test_a_node_that_is_well() -> None:
         "b200_faults_confirmed 0",
         "b200_serving_gpus 8",
         "b200_proven_gpus 8",
-        'b200_looks_total{result="success"} 9',
-        f'b200_reading_timestamp_seconds{{reading="look"}} {NOW - 2:.0f}',
+        'b200_health_checks_total{result="success"} 9',
+        f'b200_reading_timestamp_seconds{{reading="health"}} {NOW - 2:.0f}',
         'b200_proof_standing{standing="valid"} 1',
         'b200_record_ttft_seconds{percentile="99"} 0.08',
         'b200_gpu_power_watts{gpu="0"} 700',
@@ -158,7 +158,7 @@ def test_where_nothing_is_known_of_this_boot_nothing_looks_healthy(boot_id: str 
     "changes, line",
     [
         ({"watch": None}, "b200_node_in_service 0"),
-        ({"watch": None}, 'b200_reading_present{reading="look"} 0'),
+        ({"watch": None}, 'b200_reading_present{reading="health"} 0'),
         ({"watch": looked(boot_s=39.0)}, "b200_node_in_service 0"),
         ({"watch": looked(in_service=False)}, "b200_node_in_service 0"),
         ({"notes": NodeNotes(quarantined=True)}, "b200_node_in_service 0"),

@@ -141,7 +141,7 @@ def replay_rate(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """While a node serves, no GPU replays more PCIe packets a minute than DCGM warns of."""
     del expect
     if state.is_missing("growth"):
-        return iter([passed("PCIe replays are not compared with an earlier look")])
+        return iter([passed("PCIe replays are not compared with an earlier health check")])
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         seconds = state.get(float, "growth", "seconds")

@@ -17,7 +17,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
 
 _OBSERVED_S = 60.0
-"""How long an observation may take: a look of meanwhile issues the next proof."""
+"""How long an observation may take: a health check of meanwhile issues the next proof."""
 NOT_ASKED = "no proof is asked for"
 _PROVEN = rule("a valid proof", "what was proven once and has run out proves nothing now")
 

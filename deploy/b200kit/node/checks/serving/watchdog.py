@@ -18,12 +18,12 @@ from b200kit.node.state import watchdog as watching
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unread
-from b200kit.node.state.watch import Look
+from b200kit.node.state.watch import HealthCheck
 
 NOT_ASKED = "no watchdog is asked for"
 _UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
-_LOOKED = rule("no fault", "what was proven at the start is looked at again while it serves")
+_LOOKED = rule("no fault", "what was proven at the start is checked again while it serves")
 _ANSWERS = rule("in the gateway", "every replica that runs answers the watchdog's probe")
 
 
@@ -78,19 +78,19 @@ def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
 
 
-@check("watchdog.look")
+@check("watchdog.health")
 def looks(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The node was looked at of late, and no fault is confirmed there."""
+    """The node was checked of late, and no fault is confirmed there."""
     asked = expect.requested(dict, "watchdog")
-    if asked is None or "look_age_max_s" not in asked:
+    if asked is None or "health_age_max_s" not in asked:
         yield passed(NOT_ASKED)
         return
-    most = expect.number("watchdog", "look_age_max_s")
+    most = expect.number("watchdog", "health_age_max_s")
     running, unknown = _running(expect, state)
     if running:
         yield from _looked(state, most)
     else:
-        yield from unknown or [passed("no replica runs, so the node is not looked at", _LOOKED)]
+        yield from unknown or [passed("no replica runs, so the node is not checked", _LOOKED)]
 
 
 def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
@@ -98,16 +98,16 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
     left = state.at("notes", "watch")
     uptime = state.get(float, "host", "uptime_s")
     if left.is_null():
-        raise Unread("a look of this boot", "the node was not looked at since its boot")
+        raise Unread("a health check of this boot", "the node was not checked since its boot")
     age = round(uptime - left.get(float, "boot_s"))
     if age > most_s:
-        text = f"the last look at the node is {age} s old: what serves is not watched"
+        text = f"the last health check is {age} s old: what serves is not watched"
         limit = rule(f"{most_s} s at most", "stale is never healthy")
         yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-agent.service")
     try:
-        look = documents.structure(Look, left.raw())
+        look = documents.structure(HealthCheck, left.raw())
     except documents.Malformed as error:
-        raise Unread("what the last look found", str(error)) from None
+        raise Unread("what the last health check found", str(error)) from None
     for fault in look.confirmed:
         found = fault.finding  # with its action and part: what it asks for, as at the gate
         text = f"confirmed while serving since {fault.since}: {found.summary}"
@@ -115,7 +115,7 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
             found, summary=text, expected=_LOOKED.text, source=_LOOKED.source,
             remedy=advice.of(found),
         )  # fmt: skip
-    yield passed(f"the node was looked at {age} s ago", _LOOKED)
+    yield passed(f"the node was checked {age} s ago", _LOOKED)
 
 
 def _replica(unit: str, state: StateView) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from datetime import datetime
 from b200kit.node.lib import documents, timestamp
 from b200kit.node.state import advice, quarantine, watchdog
 from b200kit.node.state.proof import EXPIRED, EXPIRING, VALID, NodeProof, stamp
-from b200kit.node.state.watch import Look, NodeFault
+from b200kit.node.state.watch import HealthCheck, NodeFault
 from b200kit.node.state.watchdog import ReplicaState
 from b200kit.report.document import (
     Unmeasured,
@@ -74,7 +74,7 @@ class NodeAnswer:
     read_at: float | None = None
     why: str = ""
     since: float = 0.0
-    look_age_max_s: float = 75.0
+    health_age_max_s: float = 75.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +318,10 @@ def _points(
     if read(standing, "headless") is True:
         yield NowPoint("member", "it works for a replica of another node, which shows it")
         return
-    look: Look | None = None
+    look: HealthCheck | None = None
     problem = ""
     try:
-        look = documents.structure(Look, read(standing, "watch"))
+        look = documents.structure(HealthCheck, read(standing, "watch"))
     except documents.Malformed as error:
         problem = clean(str(error))
     seen = look.confirmed if look else []
@@ -418,20 +418,20 @@ def _ejected(kept: ReplicaState, document: object, clock: NodeClock) -> tuple[st
 
 
 def _look(
-    document: object, look: Look | None, known: NodeAnswer, clock: NodeClock, problem: str
+    document: object, look: HealthCheck | None, known: NodeAnswer, clock: NodeClock, problem: str
 ) -> Iterator[NowPoint]:
-    """Whether the last look says anything about now; *problem*: why it is not understood."""
+    """Whether the last check says anything about now; *problem*: why it is not understood."""
     why, when, age = "", "", 0.0
     if document is None:
-        why = "nobody has looked at it in this boot"
+        why = "nobody has checked it in this boot"
     elif isinstance(document, Unmeasured):
-        why = f"its last look could not be read: {document.reason}"
+        why = f"its last health check could not be read: {document.reason}"
     elif look is None:
-        why = f"its last look: {problem}"
+        why = f"its last health check: {problem}"
     elif clock.boot_s is None or look.boot_s > clock.boot_s:
-        why = "its last look does not say when it was"
-    elif (age := clock.boot_s - look.boot_s) > known.look_age_max_s:
-        why, when = "its last look is too old to say anything", f"({duration(age)} old)"
+        why = "its last health check does not say when it was"
+    elif (age := clock.boot_s - look.boot_s) > known.health_age_max_s:
+        why, when = "its last health check is too old to say anything", f"({duration(age)} old)"
     if why:
         yield NowPoint("unknown", why, "on the node: journalctl -u b200-agent", when, age)
 
