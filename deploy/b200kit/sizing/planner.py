@@ -152,4 +152,4 @@ def _a_rank(one: Headroom) -> Headroom:
     return replace(one, tokens=one.tokens // one.shape.dp)
 
 
-__all__ = ["GOALS", "GpuPool", "Impossible", "Plan", "Requested", "Subject", "decide"]
+__all__ = ["GOALS", "GpuPool", "Impossible", "Requested", "SizingPlan", "Subject", "decide"]

@@ -15,7 +15,13 @@ LEFT_OUT = {
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
     *("precision.validated", "proof.valid", "services.active", "serving.probe", "serving.running"),
     *("replays.rate", "serving.certificates", "serving.room", "serving.starting"),
-    *("watchdog.health", "watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
+    *(
+        "watchdog.health",
+        "watchdog.mark",
+        "watchdog.replicas",
+        "watchdog.service",
+        "weights.proven",
+    ),
 }
 
 
