@@ -211,24 +211,6 @@ def test_only_an_exchange_stops_what_serves(
     assert any(what.startswith("stop ") for what in driver_plan(node)) is stops
 
 
-def test_package_of_the_drivers_own_that_lags_is_brought_along(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    lagging = {"version": "580.95.05-1", "status": "ii", "hold": False}
-    machine.packages["libnvidia-compute"] = lagging
-    look(node)
-    assert driver_plan(node)[-1] == f"install libnvidia-compute 580.95.05-1 -> {DRIVER}"
-
-
-def test_the_distributions_fabric_manager_goes(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    alien = {"version": "580.159.03-0ubuntu0.24.04.1", "status": "ii", "hold": False}
-    machine.packages["nvidia-fabricmanager-580"] = alien
-    look(node)
-    assert driver_plan(node) == ["remove nvidia-fabricmanager-580"]
-    make(node, "driver")
-    assert "nvidia-fabricmanager-580" not in machine.packages
-
-
 def test_tools_are_installed_where_asked_for_and_dcgm_is_enabled(tmp_path: Path) -> None:
     node, machine = bare(tmp_path, dcgm="4.4.1", cuda_toolkit="12-8")
     make(node, "host")

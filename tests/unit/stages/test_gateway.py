@@ -178,15 +178,6 @@ def test_first_configuration_has_no_haproxy_to_try_it(tmp_path: Path) -> None:
     assert "haproxy" in machine.packages
 
 
-def test_secrets_that_are_no_longer_asked_for_are_removed(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    machine.write(PATHS.certificate, b"old", 0o600)
-    look(node)
-    assert planned(node, "gateway") == [f"remove {PATHS.certificate}"]
-    make(node, "gateway")
-    assert PATHS.certificate not in machine.files
-
-
 def test_replicas_leave_rotation_at_their_stop_and_nothing_is_restarted_for_it(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,65 +75,6 @@ def test_node_that_boots_right_already_owes_no_reboot(tmp_path: Path) -> None:
     make(node, "settings")
     assert PENDING_REBOOT not in machine.files
     assert machine.ran("update-grub")
-
-
-def spoiled(change: Callable[[dict[str, Any]], object]) -> Callable[[Machine], object]:
-    """A change to what the kernel says, made by hand."""
-    return lambda machine: change(kernel(machine))
-
-
-DRIFTS: dict[str, tuple[Callable[[Machine], object], list[str]]] = {
-    "sysctl -w by hand": (
-        spoiled(lambda kernel: kernel["sysctls"].update({"vm.swappiness": "60"})),
-        [f"sysctl {settings.SYSCTL}", PROOF],
-    ),
-    "huge pages reserved by hand": (
-        spoiled(lambda kernel: kernel.update(hugepages=512)),
-        [f"sysctl {settings.SYSCTL}", PROOF],
-    ),
-    "NUMA balancing switched on by hand": (
-        spoiled(lambda kernel: kernel.update(numa_balancing=1)),
-        [f"sysctl {settings.SYSCTL}", PROOF],
-    ),
-    "huge pages for everybody": (
-        spoiled(lambda kernel: kernel.update(transparent_hugepages="always")),
-        [f"tmpfiles {settings.TMPFILES}", PROOF],
-    ),
-    "another governor": (
-        spoiled(lambda kernel: kernel.update(governors={"powersave": 224})),
-        [f"tmpfiles {settings.TMPFILES}", PROOF],
-    ),
-    "limits of another configuration": (
-        spoiled(lambda kernel: kernel["limits"].update(nofile=1024)),
-        ["daemon-reload settings", PROOF],
-    ),
-    "swapon by hand": (
-        spoiled(lambda kernel: kernel.update(swaps=["/swap.img"])),
-        ["switch swap off", PROOF],
-    ),
-    "swap would come back at boot": (
-        lambda machine: machine.units["swap.target"].update(enabled="static"),
-        ["switch swap off", PROOF],
-    ),
-    "a setting that could not be read": (
-        spoiled(lambda kernel: kernel["sysctls"].update({"kernel.panic": {"unmeasured": "x"}})),
-        [f"sysctl {settings.SYSCTL}", PROOF],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DRIFTS)
-def test_what_drifted_is_put_back_without_a_reboot_though_the_files_are_right(
-    tmp_path: Path, name: str
-) -> None:
-    spoil, expected = DRIFTS[name]
-    node, machine = settled(tmp_path)
-    spoil(machine)
-    look(node)
-    assert planned(node, "settings") == expected
-    make(node, "settings")
-    assert planned(node, "settings") == []
-    assert reasons(node) == []
 
 
 def test_bridge_that_redirects_again_has_its_unit_run_again(tmp_path: Path) -> None:
@@ -276,15 +216,6 @@ def test_nouveau_that_is_loaded_owes_the_reboot(tmp_path: Path) -> None:
     look(node)
     make(node, "settings")
     assert "boot-time configuration changed" in reasons(node)
-
-
-def test_file_of_an_earlier_version_goes(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    machine.write("/etc/modprobe.d/b200kit-nouveau.conf", b"blacklist nouveau\n")
-    look(node)
-    assert planned(node, "settings") == ["remove /etc/modprobe.d/b200kit-nouveau.conf", PROOF]
-    make(node, "settings")
-    assert planned(node, "settings") == []
 
 
 def test_no_file_of_an_image_takes_the_command_line_back(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from b200kit.node.state.drift import PENDING_REBOOT
 from b200kit.operations.reboot import reasons
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-from b200kit.stages import gate, pipeline, serving, settings, smoke
+from b200kit.stages import gate, pipeline, serving, smoke
 from tests.fake.machine import READINESS, Machine, measured
 from tests.messages import assert_message, raises_message
 from tests.unit import smoke_results
@@ -34,7 +34,6 @@ from tests.unit.nodes import (
 Spoil = Callable[[Machine], None]
 REPLICA = "/etc/vllm/replica-1.yaml"
 UNIT = "/etc/systemd/system/vllm@.service"
-HAPROXY = "/etc/haproxy/haproxy.cfg"
 RECORD = "/var/lib/b200kit/smoke.json"
 
 
@@ -164,160 +163,13 @@ def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) ->
     assert reasons(node) == []
 
 
-def other_content(path: str) -> Spoil:
-    """Somebody edited a file on the node."""
-    return lambda machine: machine.write(path, b"edited by hand")
-
-
 def stopped(unit: str) -> Spoil:
     """A unit does not run."""
     return lambda machine: machine.units[unit].update(active="failed")
 
 
-def disabled(unit: str) -> Spoil:
-    """A unit would not start at boot."""
-    return lambda machine: machine.units[unit].update(enabled="disabled")
-
-
-def package(name: str, **changes: str | bool) -> Spoil:
-    """A package is another one than desired."""
-    return lambda machine: machine.packages[name].update(changes)
-
-
-def gone(path: str) -> Spoil:
-    """A file is not there."""
-
-    def spoil(machine: Machine) -> None:
-        del machine.files[path]
-
-    return spoil
-
-
-SERVING = "b200-agent.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E", "check the node, which proves it"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
-DRIFTS = {
-    "unattended upgrades are back": (
-        other_content("/etc/apt/apt.conf.d/zz-b200kit"),
-        {"host": ["write /etc/apt/apt.conf.d/zz-b200kit"]},
-    ),
-    "nouveau may load": (
-        gone(settings.MODPROBE),
-        {
-            "settings": [
-                f"write {settings.MODPROBE}",
-                "update-initramfs",
-                "read the settings back",
-            ]
-        },
-    ),
-    "the driver is no longer held": (
-        package("nvidia-open", hold=False),
-        {"driver": ["install nvidia-open 580.105.08"]},
-    ),
-    "the fabric manager was upgraded": (
-        package("nvidia-fabricmanager", version="580.159.03-1"),
-        {
-            "driver": [
-                "fetch the packages of the set",
-                f"stop {SERVING}, nvidia-fabricmanager.service, nvidia-persistenced.service; "
-                "started again by the later stages",
-                "install nvidia-fabricmanager 580.159.03-1 -> 580.105.08",
-            ],
-            "fabric": ["bring the fabric up"],
-        },
-    ),
-    "dpkg was interrupted": (
-        package("nvlsm", status="iU"),
-        {"driver": ["install nvlsm 2025.06.11-1"], "fabric": ["bring the fabric up"]},
-    ),
-    "the fabric manager died": (
-        stopped("nvidia-fabricmanager.service"),
-        {
-            "fabric": [
-                f"stop {SERVING}; started again by the later stages",
-                "reset the GPUs and start nvidia-fabricmanager.service",
-                "bring the fabric up",
-            ]
-        },
-    ),
-    "the CDI specification is gone": (
-        gone("/var/run/cdi/nvidia.yaml"),
-        {"containers": ["generate the CDI specification"]},
-    ),
-    "the toolkit is of another version": (
-        package("libnvidia-container1", version="1.19.0-1"),
-        {
-            "containers": [
-                "install libnvidia-container1 1.19.0-1 -> 1.20.0-1",
-                "generate the CDI specification",
-            ]
-        },
-    ),
-    "the node would be judged by other rules": (
-        other_content("/etc/b200kit/expect.json"),
-        {"gate unit": ["write /etc/b200kit/expect.json"]},
-    ),
-    "the gate is off at boot": (
-        disabled("b200-gate.service"),
-        {"gate unit": ["enable b200-gate.service"]},
-    ),
-    "the replicas do not start at boot": (
-        disabled("vllm.target"),
-        {"serving": ["enable vllm.target"], "gateway": ["enable vllm.target"]},
-    ),
-    "the key is readable by all": (
-        lambda machine: machine.files["/etc/b200kit/secrets/hf_token"].update(mode=0o644),
-        {"weights": ["write /etc/b200kit/secrets/hf_token"]},
-    ),
-    "a replica failed": (
-        stopped("vllm@1.service"),
-        {"warm-up": ["start vllm@1.service and warm up"]},
-    ),
-    "half an engine": (
-        lambda machine: _drop(machine, "/opt/vllm/"),
-        {"serving": ["install the engine, vllm 0.32.0 (cpu)"]},
-    ),
-    "half a model": (
-        lambda machine: _drop(machine, "/srv/models/"),
-        {
-            "weights": ["begin to fetch the model tiny-llama"],
-            "model": ["wait for the model tiny-llama"],
-        },
-    ),
-    "the gateway listens elsewhere": (
-        other_content(HAPROXY),
-        {"gateway": [f"write {HAPROXY}", "reload haproxy.service"]},
-    ),
-    "the replicas' target was stopped with the gate": (
-        stopped("vllm.target"),
-        {"gateway": ["enable vllm.target"]},
-    ),
-    "the gateway is down": (
-        stopped("haproxy.service"),
-        {"gateway": ["enable haproxy.service"]},
-    ),
-    "nothing was measured": (gone(RECORD), MEASURE),
-}
-
-
-def _drop(machine: Machine, prefix: str) -> None:
-    for path in [path for path in machine.files if path.startswith(prefix)]:
-        del machine.files[path]
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", DRIFTS)
-def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path, name: str) -> None:
-    spoil, expected = DRIFTS[name]
-    node, machine = settled(tmp_path)
-    spoil(machine)
-    look(node)
-    assert planned_by_stage(node) == expected
-    for stage in pipeline.stages():
-        if planned(node, stage.name):
-            make(node, stage.name)
-    assert planned_by_stage(node) == {}
 
 
 @pytest.mark.parametrize(
@@ -336,27 +188,6 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
     make(node, "warm-up")
     assert planned_by_stage(node) == MEASURE
     assert len(machine.ran("node.pyz rolling-restart ")) == len(restarts)
-
-
-@pytest.mark.parametrize(
-    ("act", "expected"),
-    [
-        ("restart:vllm@0.service", {"warm-up": ["restart vllm@0.service"]}),
-        ("reload:haproxy.service", {"gateway": ["reload haproxy.service"]}),
-        ("sysusers", {"serving": ["sysusers"]}),
-        ("daemon-reload", {"gate unit": ["daemon-reload"], "gateway": ["daemon-reload"]}),
-    ],
-)
-def test_handler_that_a_killed_run_left_pending_runs_and_its_marker_goes(
-    tmp_path: Path, act: str, expected: dict[str, list[str]]
-) -> None:
-    node, machine = settled(tmp_path)
-    machine.write(drift.pending_marker(act))
-    look(node)
-    assert planned_by_stage(node) == expected
-    for name in expected:
-        make(node, name)
-    assert drift.pending_marker(act) not in machine.files
 
 
 def test_marker_is_on_the_node_before_the_file_that_owes_it(tmp_path: Path) -> None:

@@ -39,14 +39,6 @@ def test_rolling_restart_waits_as_long_as_the_inventory_says(tmp_path: Path) -> 
     assert found["restart_drain_s"] == 37.0
 
 
-def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path)
-    assert machine.is_active(watchdog.UNIT)
-    machine.units[watchdog.UNIT]["active"] = "failed"
-    look(node)
-    assert planned(node, "watchdog") == [f"enable {watchdog.UNIT}"]
-
-
 def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.write(f"/etc/systemd/system/{watchdog.UNIT}", b"[Service]\n")
