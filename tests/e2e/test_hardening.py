@@ -108,6 +108,8 @@ def test_unit_that_stays_on_loopback_reaches_no_other_address(served: Outcome, u
 
 
 def test_nothing_but_ssh_listens_to_the_outside(served: Outcome) -> None:
+    # What takes "its own address" to meet itself at takes this one.
+    assert f"src {host_address(NODE)}" in on(NODE, "ip route get 192.0.2.1")
     assert set(hardened.outside(NODE).values()) <= hardened.LISTENS_OUTSIDE
     inside = on(NODE, "ss -H -ltn")
     for port in (8000, 8001, 8002):

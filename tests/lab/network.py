@@ -1,7 +1,8 @@
 """The lab's network: a bridge without a way out, and one namespace with one interface a host.
 
-Hosts get no default route and the machine does not forward for them: like a site without internet
-access, they reach each other and the mirror on the bridge's address, and nothing else.
+The machine does not forward for hosts: like a site without internet access, they reach each other
+and the mirror on the bridge's address, and nothing else. They have a default route all the same, by
+which programs take the address on the bridge for their own, as on a real node.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def ensure_host_link(name: str) -> None:
         f"link set {INTERFACE} address {host_mac(name)}",
         f"addr add {host_address(name)}/{PREFIX_LENGTH} dev {INTERFACE}",
         f"link set {INTERFACE} up",
+        f"route add default via {BRIDGE_ADDRESS}",
     ]
     run(["ip", "-n", ns, "-batch", "-"], stdin="\n".join(commands) + "\n")
 
