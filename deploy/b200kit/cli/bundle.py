@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import REPORTS, Command, Refusal
+from b200kit.cli.command import REPORTS, Command, refusals
 from b200kit.cli.report import find, load
 from b200kit.node.lib import timestamp
 from b200kit.records import archive, observed_file
@@ -38,15 +38,13 @@ def command(node: str, run: str, reports: Path | None, file: str | None, output:
     Names, addresses, serial numbers and UUIDs are replaced, and every word that b200kit does not
     know.
     """
-    try:
+    with refusals(NOTHING):
         one = observed_file.read(file) if file else _of_run(node, run, reports)
         if not isinstance(one.state, dict):
             raise ValueError(f"{one.name}: no observation is there")
         expected = one.expectation or by_its_gpus(one.state)
         found = archive.sanitise(one.state, {"today": timestamp.today(), **expected}, [node])
         archive.write(output, found)
-    except (OSError, ValueError) as error:
-        raise Refusal(error, NOTHING) from None
     console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")
 
 

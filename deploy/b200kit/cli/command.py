@@ -12,6 +12,7 @@ import click
 from click.core import iter_params_for_processing
 from click.shell_completion import CompletionItem
 
+from b200kit.run import console
 from b200kit.run.places import NoSite
 
 INTERRUPTED = 130
@@ -100,12 +101,15 @@ class Refusal(Exception):
 
 
 @contextmanager
-def refusals(exit_code: int) -> Iterator[None]:
-    """Report what cannot be read or is missing in one line, with this exit code."""
+def refusals(exit_code: int, *more: type[Exception]) -> Iterator[None]:
+    """Report what cannot be read or is missing, and *more*, a line each, with this exit code."""
+    known: tuple[type[Exception], ...] = (OSError, ValueError, *more)
     try:
         yield
-    except (OSError, ValueError) as error:
-        raise Refusal(error, exit_code) from None
+    except known as error:
+        first, *others = getattr(error, "lines", None) or [words(error)]
+        console.err(*others)
+        raise Refusal(first, exit_code) from None
 
 
 def require_writable(folder: Path) -> None:

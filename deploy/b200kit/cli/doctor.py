@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import locale
 import os
-import platform
 import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import metadata
 from pathlib import Path
 
 import click
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from b200kit.cli.command import JSON, Command
 from b200kit.cli.deploys import INVENTORY
@@ -88,31 +84,6 @@ def command(inventory: Path | None, as_json: bool) -> int:
     return WRONG if any(part.standing is PartState.WRONG for part in parts) else SOUND
 
 
-def _python() -> Iterator[Part]:
-    wanted = metadata.metadata("b200kit")["Requires-Python"]
-    sound = SpecifierSet(wanted).contains(platform.python_version())
-    seen = f"Python {platform.python_version()}"
-    yield _part("python", sound, seen, f"it takes {wanted}: install b200kit with another Python")
-
-
-def _packages() -> Iterator[Part]:
-    wanted = [Requirement(line) for line in metadata.requires("b200kit") or ()]
-    own = [one for one in wanted if not one.marker or one.marker.evaluate({"extra": ""})]
-    wrong = [one for one in own if not one.specifier.contains(_version(one.name) or "0")]
-    for one in wrong:
-        seen = f"{one.name} {_version(one.name) or 'is not installed'}"
-        yield _part("packages", False, seen, f"pip install '{one.name}{one.specifier}'")
-    if not wrong:
-        yield _part("packages", True, f"pyinfra {_version('pyinfra')}, {len(own)} as required")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _programs() -> Iterator[Part]:
     for name, package in _NEEDED.items():
         if not shutil.which(name):
@@ -136,7 +107,7 @@ def _locale() -> Iterator[Part]:
     yield _part("locale", sound, found, "export LANG=C.UTF-8")
 
 
-_LOOKS: tuple[Callable[[], Iterator[Part]], ...] = (_python, _packages, _programs, _clock, _locale)
+_LOOKS: tuple[Callable[[], Iterator[Part]], ...] = (_programs, _clock, _locale)
 
 
 def _inventories(site: Path | None) -> list[Path]:

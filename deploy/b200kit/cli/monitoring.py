@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command, Refusal, refusals
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.monitoring import files
 from b200kit.monitoring.targets import MonitoredNode, targets, unread
@@ -22,10 +22,8 @@ _CODES = {DONE: "done", REFUSED: "the inventory cannot be read, or no node offer
 def _members(named: Path | None) -> list[MonitoredNode]:
     """The nodes; what nobody will read is said on stderr. Raises Refusal."""
     inventory = inventory_of(named)
-    try:
+    with refusals(REFUSED, InventoryRefused):
         found = monitored.members(inventory)
-    except InventoryRefused as error:
-        raise Refusal("\n".join(error.lines), REFUSED) from None
     if not targets(found):
         message = f"{inventory}: no node offers metrics: give `monitoring` (docs/monitor.md)"
         raise Refusal(message, REFUSED)
@@ -56,11 +54,9 @@ def command(folder: Path, inventory: Path | None) -> int:
     stays as it is.
     """
     wanted = {folder / name: text for name, text in files.files(_members(inventory)).items()}
-    try:
+    with refusals(REFUSED):
         for path, text in wanted.items():
             if not (path.is_file() and path.read_bytes() == text.encode()):
                 durable_files.replace(path, text)
                 console.out(str(path))
-    except OSError as error:
-        raise Refusal(error, REFUSED) from None
     return DONE

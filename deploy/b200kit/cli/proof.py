@@ -9,13 +9,12 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, KNOWN_HOSTS, STORE, Command, CommandGroup, Refusal
+from b200kit.cli.command import JSON, KNOWN_HOSTS, STORE, Command, CommandGroup, Refusal, refusals
 from b200kit.node.lib import documents
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.state.agent import AgentState
 from b200kit.node.state.proof import NodeProof
-from b200kit.records import archive, proofs
-from b200kit.records.sanitised import dumps
+from b200kit.records import proofs
 from b200kit.run import console, signed_proof
 from b200kit.store.database import Store
 
@@ -121,32 +120,8 @@ def signers(nodes: Sequence[str], known_hosts: Path) -> None:
 
     NAME is what a node is called in the known_hosts file, where that is not its own name.
     """
-    try:
+    with refusals(UNREADABLE):
         for one in nodes:
             node, _, name = one.partition("=")
             found = signed_proof.pinned(known_hosts.expanduser(), node, name or None)
             console.out(found.rstrip("\n"))
-    except (OSError, ValueError) as error:
-        raise Refusal(error, UNREADABLE) from None
-
-
-@command.command(
-    "sanitise", cls=Command, exit_codes={0: "written", UNREADABLE: "it is no proof, or not written"}
-)
-@click.argument("file", type=click.Path(path_type=Path), metavar="PATH")
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=Path("proof-sanitised.json"),
-    show_default=True, metavar="PATH", help="One that is there is not replaced.",
-)  # fmt: skip
-def sanitise(file: Path, output: Path) -> None:
-    """Write a copy of PATH for a vendor: names and digests are replaced, as b200 bundle does.
-
-    What the signature was under is gone with them.
-    """
-    try:
-        found = archive.sanitised_proof(file.read_bytes())
-        with output.open("x", encoding="utf-8") as stream:
-            stream.write(dumps(found.state))
-    except (OSError, ValueError) as error:
-        raise Refusal(error, UNREADABLE) from None
-    console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")

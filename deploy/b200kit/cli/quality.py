@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from b200kit.cli.command import INTERRUPTED, JSON, STORE, Command, CommandGroup, Refusal
+from b200kit.cli.command import INTERRUPTED, JSON, STORE, Command, CommandGroup, Refusal, refusals
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.inventory import precision
@@ -75,7 +74,7 @@ def compare(
     Both answer the same prompts greedily. The record holds for the model, its revision, the engine
     and the formats, on every node.
     """
-    with _refusals():
+    with refusals(UNDECIDED, InventoryRefused, HttpError):
         known = served.of_node(inventory_of(inventory), node)
         source = source_of(prompts)
         ours = ModelEndpoint(endpoint(candidate, key_file, "quality"), known.key.model)
@@ -110,7 +109,7 @@ def compare(
 def show(as_json: bool, store: Path | None) -> None:
     """List the newest comparison of each model, and what the check makes of it."""
     records, found = Records(QUALITY, Store(store)), {}
-    with _refusals():
+    with refusals(UNDECIDED, InventoryRefused, HttpError):
         known_records = {name: records.read(name) for name in records.names()}
     if not known_records:
         where = records.store.path
@@ -167,14 +166,3 @@ def _lines(finding: Finding, found: Divergence, itself: Divergence) -> Iterator[
 def _progress(done: int, of: int) -> None:
     if done % 32 == 0:
         console.err(f"b200 quality: {done} of {of} prompts")
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Report what cannot be compared in one line."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Refusal("interrupted; nothing was recorded", INTERRUPTED) from None
-    except (InventoryRefused, OSError, HttpError, ValueError) as error:
-        raise Refusal(error, UNDECIDED) from None

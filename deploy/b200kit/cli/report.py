@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, REPORTS, Command, Refusal, page_option
+from b200kit.cli.command import JSON, REPORTS, Command, page_option, refusals
 from b200kit.report import files, outcome
 from b200kit.report.content import nodes as content
 from b200kit.report.document import mapping, read
@@ -36,14 +36,12 @@ def command(
 
     RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
     """
-    try:
+    with refusals(NO_RUN):
         folder = find(run, reports)
         every = bool(page or as_json or nodes)
         record = of_nodes(load(folder, None if every else content.whole), nodes)
         if page:
             page.write_text(pages.render(record), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise Refusal(error, NO_RUN) from None
     if as_json:
         console.document(record)
         return

@@ -6,14 +6,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import click
 
-from b200kit.cli.command import JSON, STORE, Command, Refusal, page_option
+from b200kit.cli.command import JSON, STORE, Command, page_option, refusals
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.documents import unstructure
@@ -67,7 +66,8 @@ def command(
     path = inventory_of(inventory)
     runs = last_runs.LastRuns((places.site() or places.site_of(path)) / "reports")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _refusals(), standing_feed.Feed(path, 0 if once else every_s) as feed:
+    refused = refusals(_REFUSED, standing_feed.NotFollowed)
+    with refused, standing_feed.Feed(path, 0 if once else every_s) as feed:
         first_s = standing_feed.FIRST_S
         feed.first(first_s if once else min(every_s, first_s))
         now_of = partial(_read, feed, transactions, runs)
@@ -120,13 +120,3 @@ def _screen(fleet: fleets.FleetNow) -> list[str]:
     """As high as the terminal, less one for a problem."""
     room = shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else fleet_screen.MOST
     return fleet_screen.screen(fleet, width=console.width(), colour=console.coloured(), most=room)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Every problem of an inventory, a line each, and the exit code of a refused request."""
-    try:
-        yield
-    except standing_feed.NotFollowed as error:
-        console.err(*error.lines[1:])
-        raise Refusal(error.lines[0], _REFUSED) from None

@@ -21,9 +21,8 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.node.lib.documents import decode, unstructure
-from b200kit.node.state import node_schema, view
-from b200kit.node.state.agent import AgentState
+from b200kit.node.lib.documents import unstructure
+from b200kit.node.state import node_schema
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
@@ -56,20 +55,6 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
     """Both documents under a key that nobody keeps."""
     key, schema = secrets.token_bytes(32), node_schema.schema()
     return sanitised(state, expectation, schema, words(), key, names, shipped())
-
-
-def sanitised_proof(content: bytes) -> Sanitised:
-    """A proof of an agent's file likewise: its node, boot and digests.
-
-    Raises ValueError for what is none.
-    """
-    proof = decode(AgentState, content).proof
-    if proof is None:
-        raise ValueError("it has no proof")
-    digests = [text for one in proof.evidence for text in (one.digest, one.of) if text]
-    names = [proof.node, proof.boot_id, *digests]
-    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": unstructure(proof)}}, None, names)
-    return Sanitised(found.state["notes"]["proof"], None, found.counts)
 
 
 def write(path: Path, found: Sanitised) -> None:

@@ -283,7 +283,6 @@ def by_tensor_parallel(runs: Sequence[Run], like: Run) -> tuple[MedianAtTp, ...]
 
 MOST = 60
 """Newest runs that are shown; the accepted ones stay whatever their age."""
-_MOST_CHANGES = 12
 
 
 def timeline(record: Record, most: int = MOST) -> RunTimeline:
@@ -310,10 +309,7 @@ def _one(run: Run, before: Run | None, accepted: set[str]) -> ShownRun:
     found = (
         conditions.differences(before.conditions, run.conditions, (Role.SYSTEM,)) if before else []
     )
-    changes = [str(change) for change in found[:_MOST_CHANGES]]
-    if len(found) > _MOST_CHANGES:
-        changes.append(f"and {len(found) - _MOST_CHANGES} more")
     is_accepted, uncounted = run.id in accepted, counts(run)
     # What a starved client measured is its own.
     own = {} if uncounted else medians(run)
-    return ShownRun(run.id, run.at, own, is_accepted, uncounted, tuple(changes))
+    return ShownRun(run.id, run.at, own, is_accepted, uncounted, tuple(map(str, found)))

@@ -105,7 +105,7 @@ def test_an_option_of_several_commands_is_in_the_table() -> None:
 WITHOUT_JSON = {
     # They write files, or for another program.
     *("init", "bundle", "keys", "lock", "monitoring", "targets", "completion"),
-    *("proof signers", "proof sanitise", "record accept", "golden forget", "acceptance sanitise"),
+    *("proof signers", "record accept", "golden forget", "acceptance sanitise"),
     *("mirror key", "mirror build", "mirror verify", "mirror serve"),
     *("model publish", "model pin"),
 }
@@ -163,7 +163,6 @@ def test_digits_of_another_script_are_no_number(word: str, capsys: Capture) -> N
     ("arguments", "code"),
     [
         (["proof", "verify", "FILE"], 2),
-        (["proof", "sanitise", "FILE"], 2),
         (["bundle", "n01", "--state", "FILE"], 2),
         (["judge", "FILE"], USAGE),
         (["smoke", "http://127.0.0.1:1", "--model", "m", "--key-file", "FILE"], USAGE),

@@ -51,7 +51,7 @@ def test_a_sound_controller_without_a_site_has_nothing_to_correct(capsys: Captur
     assert {*looked(capsys, 0)} == {"site"}
     assert cli.main(["doctor"]) == 0
     shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if line[0] != " "]
-    assert ["python", "ok"] in shown
+    assert ["clock", "ok"] in shown
     assert ["site", "note"] in shown
 
 
@@ -63,11 +63,9 @@ def test_what_is_wrong_says_what_to_do(
     monkeypatch.setattr(doctor, "clock_synchronized", lambda: False)
     monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
     monkeypatch.setattr("resource.getrlimit", lambda _: (64, 64))
-    monkeypatch.setattr("importlib.metadata.requires", lambda _: ["click<2", "nosuch>=1"])
     found = looked(capsys, 1)
-    assert {*found} == {"packages", "programs", "clock", "locale", "ssh keys", "open files", "site"}
+    assert {*found} == {"programs", "clock", "locale", "ssh keys", "open files", "site"}
     assert all(part["advice"] for parts in found.values() for part in parts)
-    assert len(found["packages"]) == 2
     assert cli.main(["doctor"]) == 1
     assert_message(capsys.readouterr().out)
 

@@ -131,8 +131,6 @@ def test_failed_request_has_a_cross_and_no_latency() -> None:
     assert len(places(found[0].svg, "mark cross bad")) == 2
     assert len(places(found[0].svg, "mark speck each")) == 38
     assert ("cross", "failed: it has no latency") in found[0].keys
-    assert found[0].table
-    assert [row[2] for row in found[0].table.rows] == ["2", "0", "0", "0", "0", "0"]
 
 
 def test_run_of_which_every_request_failed_draws_no_latency() -> None:
@@ -140,8 +138,6 @@ def test_run_of_which_every_request_failed_draws_no_latency() -> None:
     found = pictures(requests=entries)
     assert places(found[0].svg, "mark speck each") == []
     assert "No request of 6 has a TTFT" in found[0].svg
-    assert found[0].table
-    assert found[0].table.rows[0][3:] == ("-", "-", "-", "-")
 
 
 def test_requests_that_were_thinned_out_are_counted() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
 from b200kit.catalog import systems
-from b200kit.cli.command import JSON, Command, CommandGroup, NewFolder, Refusal, words
+from b200kit.cli.command import JSON, Command, CommandGroup, NewFolder, Refusal, refusals, words
 from b200kit.cli.deploys import INVENTORY, inventory_of
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.weights.manifest import size_text
@@ -75,7 +74,7 @@ def command() -> None:
 @_private
 def make_key(folder: Path, private: Path) -> int:
     """Make the mirror's key, once: it signs the packages for the nodes, and SHA256SUMS."""
-    with _refusals():
+    with refusals(REFUSED, InventoryRefused, SupplyRefused):
         public = folder / "mirror.asc"
         fingerprint = signature.make(private.expanduser(), public)
     console.err(f"{public}: keep {private}, and give it to nobody")
@@ -97,7 +96,7 @@ def plan(
 
     Also of an inventory whose source is the internet.
     """
-    with _refusals(), TemporaryDirectory() as work:
+    with refusals(REFUSED, InventoryRefused, SupplyRefused), TemporaryDirectory() as work:
         needs = _needs(inventory_of(inventory), kernels, build=False)
         root = Path(work) / "mirror"
         found = wanted.find(needs, root, Path(work) / "work", _files(given), images)
@@ -131,7 +130,7 @@ def make(
     A run that was ended is finished by the next. Run it again for a new driver, engine or model, or
     before it expires.
     """
-    with _refusals(), TemporaryDirectory() as work:
+    with refusals(REFUSED, InventoryRefused, SupplyRefused), TemporaryDirectory() as work:
         needs = _needs(inventory_of(inventory), kernels, build=True)
         with signature.signer(private.expanduser(), needs.fingerprint) as signer:
             root.mkdir(parents=True, exist_ok=True)
@@ -156,7 +155,7 @@ def make(
 )  # fmt: skip
 def verify(root: Path, key: Path, after: Path | None) -> int:
     """Prove every byte of a mirror by its signed SHA256SUMS: nothing missing, changed, too many."""
-    with _refusals():
+    with refusals(REFUSED, InventoryRefused, SupplyRefused):
         found = sums.trusted(root, key, after)
         wrong = list(sums.problems(root, found, _progress))
     console.err(*wrong[1:])
@@ -185,17 +184,6 @@ def try_it(root: Path, bind: str, port: int) -> int:
         advice = _ADVICE.get(error.errno or 0, "")
         raise Refusal(f"{bind}:{port}: {words(error)}{advice.format(port=port)}", REFUSED) from None
     return DONE
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except InventoryRefused as error:
-        console.err(*error.lines[1:])
-        raise Refusal(error, REFUSED) from None
-    except (SupplyRefused, OSError) as error:
-        raise Refusal(error, REFUSED) from None
 
 
 def _needs(inventory: Path, kernels: tuple[str, ...], *, build: bool) -> Needs:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from b200kit.catalog import load, model_name
-from b200kit.cli.command import Command, CommandGroup, NewFolder, Refusal
+from b200kit.cli.command import Command, CommandGroup, NewFolder, refusals
 from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import ManifestFile, parse, size_text
@@ -72,7 +71,7 @@ def publish_model(
     It is refused where it is not what its config.json and index say. A run that was ended is
     finished by the next. The token for the Hub is huggingface_hub's own (HF_TOKEN, or a login).
     """
-    with _refusals():
+    with refusals(REFUSED, SupplyRefused):
         named = _name(what, name)
         model = _model(what, without, pickles)
         target = store / named / manifest.revision(model.raw)
@@ -102,7 +101,7 @@ def pin_model(
     Hashes and sizes of large files are the Hub's; small ones are read. Without COMMIT it is the one
     at which the repository stands now.
     """
-    with _refusals():
+    with refusals(REFUSED, SupplyRefused):
         models = load.load().models
         if known := model_name.known(what, models):
             name, what = name or known, manifest.repository(what, models[known])
@@ -115,7 +114,7 @@ def pin_model(
 
 def pin(what: str, name: str, folder: Path) -> Path:
     """Write the manifest of REPO[@COMMIT] below *folder*; returns its path. Raises Refusal."""
-    with _refusals():
+    with refusals(REFUSED, SupplyRefused):
         return _pin(what, name, folder, (), ())[0]
 
 
@@ -127,14 +126,6 @@ def _pin(
     path = folder / manifest_file(name, manifest.revision(model.raw))
     durable_files.replace(path, model.raw.decode(), 0o644)
     return path, model
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except (SupplyRefused, ValueError, OSError) as error:
-        raise Refusal(error, REFUSED) from None
 
 
 def _name(what: str, given: str | None) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter, itemgetter
 
-from b200kit.node.client.percentiles import carries, percentile
+from b200kit.node.client.percentiles import carries
 from b200kit.node.client.smoke_result import RequestFigures, SmokeResult
 from b200kit.node.state.view import Unmeasured
 from b200kit.report.charts.chart import RIGHT, Chart, Point, linear, spanning
 from b200kit.report.content.latency import formula
 from b200kit.report.document import milliseconds
-from b200kit.report.html.figure import Figure, Table
+from b200kit.report.html.figure import Figure
 from b200kit.report.names import METRICS
 
 _POINTS = 300  # more steps than this cannot be distinguished at the width of the plot
@@ -29,11 +29,6 @@ _OVER_TIME: dict[str, dict[Value, tuple[str, str]]] = {
         _GAP: ("triangle", "the longest ITL of that request"),
     },
 }
-_WINDOWS = 6
-_COLUMNS: dict[str, tuple[Value, float]] = {
-    "TTFT P50": (attrgetter("ttft_ms"), 50), "TTFT most": (attrgetter("ttft_ms"), 100),
-    "TPOT P50": (attrgetter("tpot_ms"), 50), "longest gap": (_GAP, 100),
-}  # fmt: skip
 
 
 def distributions(smoke: Unmeasured | SmokeResult) -> list[Figure]:
@@ -112,28 +107,4 @@ def _scatter(smoke: SmokeResult, name: str, found: list[RequestFigures]) -> Figu
     sent = smoke.main.num_prompts
     thinned = f" of {sent}, evenly thinned" if sent > len(found) else ""
     caption = f"{name} by when each request was sent (n = {len(found)}{thinned})"
-    figure = chart.figure(f"{name} over time", told, caption, keys)
-    return figure._replace(table=_table(found)) if name == "TTFT" else figure
-
-
-def _table(found: list[RequestFigures]) -> Table:
-    """Return the run cut into windows of equal length."""
-    length = max(found[-1].at_s, 1e-9) / _WINDOWS
-    cut: list[list[RequestFigures]] = [[] for _ in range(_WINDOWS)]
-    for request in found:
-        cut[min(int(max(request.at_s, 0.0) / length), _WINDOWS - 1)].append(request)
-    rows = [
-        (
-            f"{i * length:.1f} to {(i + 1) * length:.1f} s",
-            str(len(part)),
-            str(sum(bool(one.error) for one in part)),
-            *(_percentile(part, of, percent) for of, percent in _COLUMNS.values()),
-        )
-        for i, part in enumerate(cut)
-    ]
-    return Table(("sent", "requests", "failed", *_COLUMNS), tuple(rows))
-
-
-def _percentile(part: list[RequestFigures], of: Value, percent: float) -> str:
-    values = [ms for _, ms in _values(part, of)]
-    return milliseconds(percentile(values, percent)) if values else "-"
+    return chart.figure(f"{name} over time", told, caption, keys)

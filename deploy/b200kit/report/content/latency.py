@@ -44,7 +44,6 @@ _GPU_HEAD = ("GPU", "samples", "SM clock, MHz", "power, W", "temperature, \u00b0
 class LatencyRow:
     """One latency as text in ms: maximum, percentiles, their 95 % intervals, and its formula."""
 
-    key: str
     name: str
     largest: str
     cells: tuple[str, ...]
@@ -109,7 +108,7 @@ def _row(smoke: SmokeResult, key: str) -> LatencyRow:
     one = smoke.main.latency(key)
     intervals = (_interval(one.p50_ci95_ms), _interval(one.p95_ci95_ms), "")
     cells, largest = percentiles(smoke.main, key), milliseconds(one.max_ms)
-    return LatencyRow(key, METRICS[key], largest, cells, intervals, formula(smoke, key))
+    return LatencyRow(METRICS[key], largest, cells, intervals, formula(smoke, key))
 
 
 def percentiles(path: PathFigures, key: str) -> tuple[str, ...]:

@@ -22,4 +22,3 @@ class Figure(NamedTuple):
     svg: str
     caption: str
     keys: Keys = ()
-    table: Table | None = None
