@@ -57,7 +57,7 @@ def test_added_stage_is_planned_observed_run_in_its_place_and_settles(fleet: Fle
     fleet.preamble = MODULE.format(unrenderable="")
     dry = fleet.run("b200.py", "--dry", yes=False)
     assert dry.code == 0, dry.stderr
-    assert "n01  motd        would write /etc/motd" in dry.stderr
+    assert "n01  motd           would write /etc/motd" in dry.stderr
 
     run = fleet.run("b200.py")
     assert run.code == 0, run.stderr

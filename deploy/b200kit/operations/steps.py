@@ -89,7 +89,7 @@ def conclude(node: Node) -> Commands:
     if executing():
         yield command(node, "live", lambda: gate.conclude(node))
     elif node.record.outcome is None and not node.foreseen:
-        node.say("plan", "nothing would change")
+        node.say("plan", "no change")
 
 
 def run_now(node: Node, step: PipelineStep) -> None:

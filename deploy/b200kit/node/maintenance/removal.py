@@ -218,7 +218,7 @@ def folders(kept: KeptParts) -> None:
     """Our folders; the list of what was put here goes last."""
     for path in plan(kept).folders:
         if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)
         else:
             Path(path).unlink(missing_ok=True)
 
