@@ -662,7 +662,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
 def systems_markdown() -> str:
     """docs/reference/systems.md: what was run on which operating system, and what shows it."""
     known, of_catalog = shipped.read(SYSTEMS), systems.load()
-    text = "Every other system is refused before anything is changed. No GPU was real on any."
+    text = "Every other system is refused before anything is changed. No GPU was real on any.\n"
     parts = [_head("Operating systems", text), entries_table(known["how"], "how")]
     parts += [f"\n{one.name}: {one.refused}.\n" for one in of_catalog.values() if one.refused]
     for shown in known["systems"]:
