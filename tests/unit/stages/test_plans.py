@@ -38,6 +38,7 @@ def spoil(machine: Machine, case: dict[str, Any]) -> None:
         paths.put(machine.hardware, paths.parse(path), value)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_one_change_leads_to_exactly_its_plans_and_then_to_none(tmp_path: Path, name: str) -> None:
     node, machine = settled(tmp_path)
