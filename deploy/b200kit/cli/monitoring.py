@@ -20,7 +20,7 @@ _CODES = {DONE: "done", REFUSED: "the inventory cannot be read, or no node offer
 
 
 def _members(named: Path | None) -> list[MonitoredNode]:
-    """The nodes; what nobody will read is said on stderr. Raises Refusal."""
+    """The nodes; those that no Prometheus can read are named on stderr. Raises Refusal."""
     inventory = inventory_of(named)
     with refusals(REFUSED, InventoryRefused):
         found = monitored.members(inventory)

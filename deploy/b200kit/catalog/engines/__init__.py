@@ -1,7 +1,7 @@
 """What is known of each engine as data: the flags of its versions, and their weaknesses.
 
-vllm-0.33.0.yaml      made by snapshot.py, one file a version; of one that is `like` another only
-                      what differs, null for a flag and `lacks` for variables that it has not
+vllm-0.33.0.yaml      made by snapshot.py, one file a version. With `like`, only what differs from
+                      that version: a flag that is null, and variables under `lacks`, are absent
 advisories.yaml       the lowest safe version of each, with the reasons
 ../levers/vllm.yaml   what it is given by goal and model, and which numbers its flags take
 """
