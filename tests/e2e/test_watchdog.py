@@ -32,7 +32,7 @@ LOAD = """
 import asyncio, json, os, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
 from b200kit.node.client.chat import ChatRequest, chat
-from b200kit.node.client.http import Deadlines
+from b200kit.node.client.http import HttpDeadlines
 from pathlib import Path
 from b200kit.node.client.serving_config import load
 serving = load(Path("/etc/b200kit/serving.json"))
@@ -43,7 +43,7 @@ async def place(number):
         count += 1
         request = ChatRequest(serving.model, f"{number} {count}", 40, salt="load")
         sent = time.time()
-        answer = await chat(serving.endpoint(serving.gateway), request, Deadlines(5, 120, 240))
+        answer = await chat(serving.endpoint(serving.gateway), request, HttpDeadlines(5, 120, 240))
         done.append({"sent": sent, "ended": time.time(), "error": answer.record().error})
         Path("/run/load-count").write_text(str(len(done)))
 async def main():
