@@ -29,38 +29,53 @@ _LOOK_S = 0.1
 # What is tried is whether a stream is lost, and not how many the machine can carry.
 _PAUSE_S = 0.3
 _OWN_PORT, _FLEET_PORT = 8000, 8100
-_HEALTH = HttpDeadlines(connect=0.5, idle=0.5, total=1.0)
+_BALANCING = HttpDeadlines(connect=0.5, idle=0.5, total=1.0)
+# A node that refuses is out at once. One that says nothing for as long as this is out, too: a busy
+# machine lets a node that serves answer a second late.
+_COUNTING = HttpDeadlines(connect=3.0, idle=3.0, total=3.0)
+
+
+class Looked:
+    """An endpoint, and whether it was healthy at the last look at it."""
+
+    def __init__(self, endpoint: Endpoint, deadlines: HttpDeadlines) -> None:
+        self.endpoint, self.healthy = endpoint, True
+        self._deadlines = deadlines
+
+    async def watch(self, stop: Path) -> None:
+        """Look again and again: an endpoint that is slow to answer makes no other one wait."""
+        while not stop.exists():
+            began = time.monotonic()
+            answer = await self.endpoint.get("/health", self._deadlines)
+            self.healthy = _status(answer) == 200
+            await asyncio.sleep(max(0.0, began + _LOOK_S - time.monotonic()))
 
 
 class Balancer:
-    """Which endpoints are healthy, as they were seen last."""
+    """Endpoints of the whole fleet for the streams, and each node's own, which are counted."""
 
     def __init__(self, urls: list[str], key: str) -> None:
         self.endpoints = [Endpoint(url, key) for url in urls]
         own = [url.replace(f":{_FLEET_PORT}", f":{_OWN_PORT}") for url in urls]
-        self.nodes = [Endpoint(url, key) for url in own]
-        self.healthy = list(self.endpoints)
+        self._fleet = [Looked(endpoint, _BALANCING) for endpoint in self.endpoints]
+        self._nodes = [Looked(Endpoint(url, key), _COUNTING) for url in own]
         self.serving: list[tuple[float, int]] = []
         self._turn = itertools.count()
 
     def next(self) -> Endpoint:
         """The next healthy endpoint; whichever where none is."""
-        among = self.healthy or self.endpoints
+        among = [each.endpoint for each in self._fleet if each.healthy] or self.endpoints
         return among[next(self._turn) % len(among)]
 
     async def watch(self, stop: Path) -> None:
-        """Look at all of them again and again."""
+        """Look at all of them, and count, until stopped."""
+        looks = (each.watch(stop) for each in (*self._fleet, *self._nodes))
+        await asyncio.gather(self._count(stop), *looks)
+
+    async def _count(self, stop: Path) -> None:
         while not stop.exists():
-            began = time.time()
-            found = await asyncio.gather(*map(_is_healthy, [*self.endpoints, *self.nodes]))
-            half = len(self.endpoints)
-            self.healthy = [e for e, well in zip(self.endpoints, found[:half], strict=True) if well]
-            self.serving.append((began, sum(found[half:])))
-            await asyncio.sleep(max(0.0, began + _LOOK_S - time.time()))
-
-
-async def _is_healthy(endpoint: Endpoint) -> bool:
-    return _status(await endpoint.get("/health", _HEALTH)) == 200
+            await asyncio.sleep(_LOOK_S)
+            self.serving.append((time.time(), sum(each.healthy for each in self._nodes)))
 
 
 def _status(exchange: Exchange) -> int | None:
