@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 from collections.abc import Iterable
@@ -68,10 +69,15 @@ def bound_nodes(pid: int) -> str:
     """Nodes the process's memory policy binds to, "" when it binds to none.
 
     Only the first mapping is read: the policy of the task shows on every mapping that has none of
-    its own, and a walk of all mappings of a model in memory takes seconds.
+    its own, and a walk of all mappings of a model in memory takes seconds. So no more is asked for
+    than its line's first two words: the kernel walks mappings until what was asked for is there.
     """
-    with (PROC / str(pid) / "numa_maps").open(encoding="utf-8", errors="replace") as maps:
-        match = BOUND.search(maps.readline())
+    descriptor = os.open(PROC / str(pid) / "numa_maps", os.O_RDONLY)
+    try:
+        first = os.read(descriptor, 128).decode(errors="replace").partition("\n")[0]
+    finally:
+        os.close(descriptor)
+    match = BOUND.search(" ".join(first.split()[:2]))
     return match.group(1) if match else ""
 
 
