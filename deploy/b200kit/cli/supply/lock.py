@@ -65,7 +65,7 @@ def command(
 ) -> int:
     """Make the hash-locked requirements of ENGINE's VERSION, and say what changed.
 
-    Needs uv, of the extra "supply"; where packages come from is uv's own setting.
+    Where packages come from is uv's own setting.
     """
     recipe = _recipe(engine, engine_kind)
     wanted, day = LockRequest(recipe, version, overrides, compiled), f"{datetime.now(UTC):%Y-%m-%d}"

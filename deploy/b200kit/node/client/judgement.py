@@ -9,7 +9,7 @@
     pass     everything else.
 
 The numbers of requests are fixed beforehand. How often the rule is wrong is simulated in
-tests/unit/node/client/test_rates.py; docs/measure.md has the table.
+tests/unit/records/test_rates.py; docs/measure.md has the table.
 """
 
 from __future__ import annotations
