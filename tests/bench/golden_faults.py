@@ -3,7 +3,7 @@
     python -m tests.bench.golden_faults VLLM MODEL [--trials N] [--rounds N] [--alarms SECONDS]
 
 VLLM: the program; MODEL: the lab's tiny model with its tokenizer, in a directory. Prints a line a
-row of the table in docs/measure.md, then the false alarms. The error model is of arXiv:2605.04213,
+kind of error, as in docs/measure.md, then false alarms. The error model is of arXiv:2605.04213,
 gate-level stuck-at faults in a data-centre GPU: wrong elements lie at a period, six in ten of them
 have more than one bit flipped, and one in a hundred is NaN or infinite; here none is.
 """
