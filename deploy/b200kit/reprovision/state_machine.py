@@ -80,6 +80,8 @@ class StateMachine:
             given_up = "given up: a person brings it back"
             tx = self._close(tx, FailedLine(result=given_up, back=False))
         while name := self._next(tx):
+            # Whoever interrupts the run in this step reads that the node is out of service.
+            self.node.record.reprovision = tx.report()
             tx = self._take(tx, name)
         return tx
 

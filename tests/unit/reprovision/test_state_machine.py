@@ -30,7 +30,7 @@ from b200kit.reprovision.ledger_line import DoneLine, IntentLine, LedgerLine, Re
 from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
 from b200kit.reprovision.states import RepairState
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node, StageFailed
+from b200kit.run.node import HostRecord, Node, StageFailed
 from b200kit.store.database import Store
 from tests.messages import TIME, raises_message
 from tests.subtests import in_subtests
@@ -139,6 +139,7 @@ def run(
     cure: Level | None,
     kill: Kill,
     budget: Mapping[Level, int] = BUDGET,
+    record: HostRecord | None = None,
 ) -> Transaction:
     """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
     world = World(folder, cure)
@@ -151,6 +152,7 @@ def run(
         return Fake(world, name, tx, kill)
 
     node = Node("n1", None, {})  # type: ignore[arg-type]
+    node.record = record or node.record
     try:
         return StateMachine(node, ledger, handler_for, lambda tx: decide(tx, budget)).run()
     finally:
@@ -258,6 +260,18 @@ def test_killed_again_and_again_it_ends_all_the_same(
         assert deaths < 100
     assert deaths > 5
     assert World(tmp_path, Level.POWER_CYCLE).levels() == {"reboot": 1, "power-cycle": 1}
+
+
+def test_record_of_an_interrupted_run_says_that_the_node_is_out(tmp_path: Path) -> None:
+    def interrupt(place: str) -> None:
+        if place == "before drain":
+            raise KeyboardInterrupt
+
+    record = HostRecord()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Level.REBOOT, interrupt, record=record)
+    assert record.reprovision
+    assert record.reprovision.state is RepairState.QUARANTINED
 
 
 def test_level_that_nobody_configured_stops_the_run_which_goes_on_once_somebody_has(

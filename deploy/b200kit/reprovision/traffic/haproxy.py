@@ -49,9 +49,9 @@ class HAProxy:
         words = [f"share set {share_percent}", "drain end"]
         if is_behind_itself(node):
             words.append(f"rotation share {shlex.quote(node.name)} {share_percent}")
-        own = "; ".join(_own(node, each) for each in words)
+        own = [_own(node, each) for each in words]
         results = _gateways(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
-        return "; ".join([own, *results])
+        return "; ".join(filter(None, [*own, *results]))
 
     def cut(self, node: Node) -> str:
         """Streams end with the services of the node that has them."""
