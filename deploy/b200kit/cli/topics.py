@@ -24,7 +24,7 @@ from b200kit.monitoring import files as monitoring
 from b200kit.node.acceptance import table as acceptance
 from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.fabric.states import STATES
-from b200kit.node.state import advice, event
+from b200kit.node.state import advice, engine_probe, event, watchdog
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.readiness import checks as readiness
@@ -239,6 +239,12 @@ def _of_outcome(label: str) -> Iterator[Fact]:
     yield "what to do", advice.of_outcome(word)
 
 
+_OF_REPLICAS = {
+    watchdog.REFUSED: "a replica's unit: a variable that is unsafe in production; its log names it",
+    engine_probe.FAILED: "a replica's unit: the probe failed; its log says what the engine lacks",
+}
+
+
 def _of_exit_code(code: str) -> Iterator[Fact]:
     for name, command in reference_pages.leaves() if int(code) != commands.USAGE else ():
         if says := getattr(command, "exit_codes", {}).get(int(code)):
@@ -261,7 +267,7 @@ KINDS: dict[str, TopicKind] = {
     "exit-code": TopicKind(
         "what a command ended with",
         "2",
-        lambda: {str(code): says for code, says in commands.EXIT_CODES.items()},
+        lambda: {str(c): says for c, says in (commands.EXIT_CODES | _OF_REPLICAS).items()},
         _of_exit_code,
     ),
     "cause": TopicKind(
