@@ -141,6 +141,17 @@ def test_cap_of_the_gpus_is_said_where_a_plan_is_read(tmp_path: Path, capsys: Ca
     assert "power capped at 700 W of 1000 W" in run(capsys, *words)[1]
 
 
+def test_smallest_gpu_decides_what_a_replica_holds(tmp_path: Path, capsys: Capture) -> None:
+    state, plans = copy.deepcopy(numa_maps.state("two")), []
+    for gpu in state["gpus"]:
+        gpu["memory_total_mib"] = 183359
+    for smaller in (state["gpus"][3:4], state["gpus"]):
+        for gpu in smaller:
+            gpu["memory_total_mib"] = 150000
+        plans.append(document(capsys, *asked(state_file(tmp_path, state))))
+    assert plans[0] == plans[1]
+
+
 def test_virtual_machine_is_known_by_both_its_readings(tmp_path: Path, capsys: Capture) -> None:
     guest = states.file("healthy-hgx-b200-vm", tmp_path)
     assert document(capsys, *asked(guest))["hardware"] == "hgx-b200-vm"

@@ -237,6 +237,12 @@ def test_what_was_not_read_for_one_reason_is_told_once() -> None:
     assert_message(*(s.also for group in groups_of(verdict_of(host)) for s in group if s.also))
 
 
+def test_nothing_but_what_passed_has_the_colour_of_good() -> None:
+    found = [records.finding(word, word) for word in ("fail", "unmeasured", "waived")]
+    counted = classes(page(n=records.live(verdict=records.verdict(*found))))
+    assert [counted[f"badge {tone}"] for tone in ("bad", "unknown", "waived")] == [1, 1, 1]
+
+
 def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
     one, other = ({"status": "unmeasured", "check": "c", "subject": s} for s in ("GPU 5", "GPU 6"))
     assert_message(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.report.content.nodes import fleet
 from b200kit.report.content.verdict import first_of, serving_line
 from b200kit.report.files import stored
 from b200kit.report.names import hostlist
@@ -69,6 +70,13 @@ def test_different_faults_of_many_nodes_are_bounded() -> None:
     text = terminal(many(100, 0))
     assert text.count("  run  ") == 24
     assert text.count("-> reset the GPU") == 100
+
+
+def test_node_that_was_not_measured_has_its_row_beside_the_others() -> None:
+    hosts: dict[str, Any] = {"n01": records.live(), "n02": records.red(), "n03": records.live()}
+    rows = {row.name: row.figures for row in fleet(records.record(**hosts))}
+    assert rows.keys() == hosts.keys()
+    assert set(rows["n02"]) == {"unmeasured"}
 
 
 def test_page_grows_little_with_healthy_nodes(tmp_path: Path) -> None:
