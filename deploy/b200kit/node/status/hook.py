@@ -56,7 +56,7 @@ class HookPlan:
 class Told:
     """The number of the last event that is done with."""
 
-    number: Annotated[int, Range(0)] = 0
+    number: Annotated[int, Range(0)]
 
 
 @dataclass

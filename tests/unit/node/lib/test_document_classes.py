@@ -271,7 +271,10 @@ def hostile(document: Any) -> Iterator[tuple[str, bytes]]:
     text = json.dumps(sound)
     first = next(iter(sound))
     most = getattr(document, "most_bytes", MOST_BYTES)
+    yield "empty", b""
     yield "no object", b"[]"
+    yield "cut short", text[:-1].encode()
+    yield "no UTF-8", text.encode().replace(b'"', b'"\xff', 1)
     yield "key twice", f'{text[:-1]}, "{first}": {json.dumps(sound[first])}}}'.encode()
     yield "NaN", f'{text[:-1]}, "{first}": NaN}}'.encode()
     yield "Infinity", f'{text[:-1]}, "{first}": Infinity}}'.encode()
