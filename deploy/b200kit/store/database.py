@@ -23,11 +23,13 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
 from b200kit.node.lib import documents, durable_files
+from b200kit.node.lib.documents import NEEDED, Range
 from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 from b200kit.store.local_disk import mount_of
@@ -76,8 +78,8 @@ class Line:
 class Newest:
     """The newest line of all, as the file beside the store has it."""
 
-    number: int = 0
-    digest: str = ""
+    number: Annotated[int, Range(0)] = field(default=0, metadata=NEEDED)
+    digest: str = field(default="", metadata=NEEDED)
 
 
 class Store:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from b200kit.acceptance.network.results import FlowLine, NetworkPlan, PlannedNode
 from b200kit.cli.smoke import EndpointResult
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.acceptance.rdma import FlowResult
+from b200kit.node.acceptance.run import AcceptanceRequest
 from b200kit.node.agent.evidence import Now, issue
 from b200kit.node.agent.look import HealthCheckRequest
 from b200kit.node.bandwidth.tests import PEER, Bandwidth, result
@@ -22,12 +25,19 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.judgement import ComparedReplica
 from b200kit.node.client.prompts import Scale
+from b200kit.node.client.question import AskedAnswer
 from b200kit.node.client.smoke_result import AcceptedBy, BaselineComparison, Predicted
 from b200kit.node.lib import documents
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.documents import MOST_BYTES, NEEDED, Malformed, unstructure
+from b200kit.node.lib.installed import Installed, PackageChange
+from b200kit.node.maintenance.removal import KeptParts, RemovalPlan
+from b200kit.node.packages.apt_trial import AptTrial
+from b200kit.node.packages.transaction import PackageTransaction
 from b200kit.node.serving.gateway.drain import DrainNote
+from b200kit.node.state.acceptance import AcceptanceState
 from b200kit.node.state.agent import AgentState, NodeNotes, RecordedLatency
+from b200kit.node.state.drift import Package
 from b200kit.node.state.event import Event
 from b200kit.node.state.growth import Counters, Growth
 from b200kit.node.state.mend import MendTries
@@ -62,6 +72,7 @@ from b200kit.records.entries import (
 )
 from b200kit.records.goodput_knee import Sweep
 from b200kit.records.machines import MachineIdentity
+from b200kit.records.proofs import SeenProof
 from b200kit.records.tuning import (
     CellLine,
     ChoiceEvidence,
@@ -89,6 +100,7 @@ from b200kit.reprovision.ledger_line import (
 from b200kit.reprovision.planned_change import ChangeSummary, PlannedChange
 from b200kit.reprovision.states import RepairState
 from b200kit.run.document import (
+    AcceptanceResult,
     ControllerUse,
     ReportedChange,
     RunHead,
@@ -98,8 +110,10 @@ from b200kit.run.document import (
     TransactionReport,
 )
 from b200kit.run.process import Process
+from b200kit.store.database import Newest
 from tests.subtests import in_subtests
 from tests.unit import smoke_results
+from tests.unit.node.acceptance import runs as acceptance
 from tests.unit.node.client.golden_answers import answers
 from tests.unit.records import runs
 
@@ -146,6 +160,8 @@ AGENT = AgentState(
     "n01", "1", "b", 1.5, AT, {"0": 4}, 60.0, {"success": 1}, None, {"0": ReplicaState()},
     MendTries("b"), NodeNotes(record=(RecordedLatency("ttft", 99, 0.1),)), PROOF,
 )  # fmt: skip
+ACCEPTANCE = acceptance.plan()
+PACKAGES = PackageTransaction((Package("nvlsm", "2025.10", hold=True),), ("old",), wait_s=1.5)
 DOCUMENTS = (
     Verdict((FINDING,), {"nvlink.links": "no NVLink"}),
     GateVerdict((FINDING,), {}, AT, "boot", 12.5),
@@ -247,6 +263,22 @@ DOCUMENTS = (
         TakenOut("ops", AT, "w"),
         ReportedChange("t", "1 of 2", "out of service"),
     ),
+    ACCEPTANCE,
+    AcceptanceState("a", "running", "smoke", 1, 9, "memory", 1, 60.0, ("1 of 9",)),
+    AcceptanceRequest("n01", "smoke", {"peer": acceptance.floor(700.0)}),
+    AcceptanceResult("a", "smoke", AT, AT, "fit", "n01/a", "a" * 64, "SHA256:k", "S1", {"done": 9}),
+    acceptance.line(ACCEPTANCE.steps[0]),
+    FlowResult("done", "", {"gbit": 390.0}, {"xmit": 1}, {"xmit": 2}),
+    FlowLine("n01", "n02", 0, 1, "done", "", 390.0, 2.7, 1.0, AT),
+    NetworkPlan("network-1", AT, 5.0, {"n01": PlannedNode("n01", ({"rail": 0},))}),
+    PACKAGES,
+    AptTrial(PACKAGES, {"/etc/apt/sources.list": "ZGVi"}, simulate=True, limit_s=60.0),
+    Installed({"/etc/x": ("daemon-reload",)}, packages=(PackageChange(("p",), ("q",)),)),
+    KeptParts(files=("/etc/x",)),
+    RemovalPlan(units=("haproxy.service",), at_boot=True),
+    AskedAnswer("m", "yes", 1, 40.5, 0.1),
+    Newest(7, "a"),
+    SeenProof("SHA256:k", 7, "a" * 64),
 )
 
 
