@@ -38,6 +38,14 @@ def test_wave_begins_when_the_one_before_has_ended() -> None:
     turn.leave("a")
     thread.join()
     assert found == [True]
+    turn.wait("c")
+    turn.leave("b")
+    thread, found = waiting(turn, "d")
+    thread.join(0.2)
+    assert found == []
+    turn.leave("c")
+    thread.join()
+    assert found == [True]
 
 
 def test_node_at_work_that_has_its_outcome_already_holds_the_next_wave_until_it_left() -> None:

@@ -171,6 +171,10 @@ FAILED = {
     "no first byte": ([[5.0, HEAD]], "stalled: no data for 0.3 s"),
     "no finish_reason": (at_once(*GOOD[:4], delta(content="x"), *GOOD[-2:]), "no finish_reason"),
     "no usage": (at_once(*GOOD[:-2], DONE), "no usage"),
+    "usage without the prompt": (
+        at_once(*GOOD[:-2], event({"choices": [], "usage": {"completion_tokens": 4}}), DONE),
+        "no usage",
+    ),
     "usage of something else": (
         at_once(*GOOD[:-2], usage(5), DONE),
         "usage says 5 tokens, 4 were asked for",

@@ -55,7 +55,7 @@ def test_a_service_that_several_faults_name_is_due_once() -> None:
         ((), 50.0, 0.0, True),
         ((10.0,), 50.0, 49.0, False),
         ((10.0,), 99.0, 71.0, True),
-        ((10.0, 80.0), 105.0, 104.0, False),
+        ((10.0, 30.0), 105.0, 104.0, False),
         ((10.0, 80.0), 150.0, 145.0, True),
     ],
 )
