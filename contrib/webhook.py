@@ -8,6 +8,7 @@ where they are needed `key WORD` (sent as Authorization: Bearer) and `ca_file PA
 address answered 2xx; else 1 with one line, in which neither the key nor the address's path is.
 """
 
+import http.client
 import ssl
 import sys
 import urllib.error
@@ -39,7 +40,8 @@ def send(file: str, event: bytes) -> str:
             return "" if 200 <= answer.status < 300 else f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # What it answered is in the text of an HTTPException, and goes to no journal.
         return f"{urlsplit(url).hostname}: {getattr(error, 'reason', type(error).__name__)}"
 
 

@@ -47,6 +47,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
         def do_POST(self) -> None:
             size = int(self.headers["Content-Length"])
             found.got.append((self.headers.get("Authorization"), self.rfile.read(size)))
+            if not found.status:
+                self.wfile.write(b"NO HTTP, Bearer a-key\r\n\r\n")
+                return
             self.send_response(found.status)
             self.send_header("Location", "https://elsewhere/")
             self.end_headers()
@@ -73,7 +76,7 @@ def test_an_event_is_the_body_and_the_key_a_header(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("status", "where"),
-    [(500, {}), (302, {}), (200, {"scheme": "http"}), (200, {"trusts": False})],
+    [(500, {}), (302, {}), (0, {}), (200, {"scheme": "http"}), (200, {"trusts": False})],
 )
 def test_what_is_not_taken_is_told_without_a_secret(
     site: Site, status: int, where: dict[str, Any]
