@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from b200kit.node.lib.readings import short
 from b200kit.sizing.dimensions import ModelError
 
 # No dimension of a model is as large: the longest context known is 10,485,760.
-_MOST = 100_000_000
+MOST = 100_000_000
 _MOST_LAYERS = 1000
 # Words in names of keys that count or measure a part of a model.
 _SIZES = re.compile(
@@ -71,8 +72,8 @@ class Config:
             value = self._values.get(name)
             if value is None:
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
-                raise ModelError(f"config.json: {name} is {value!r}, not a whole number")
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST:
+                raise ModelError(f"config.json: {name} is {short(value)}, not a whole number")
             return value or None
         return None
 

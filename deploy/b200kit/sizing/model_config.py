@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from b200kit.node.lib.readings import short
 from b200kit.sizing import dimensions, quantisation
-from b200kit.sizing.config_keys import Config
+from b200kit.sizing.config_keys import MOST, Config
 from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.sizing.families import FAMILIES
 
@@ -41,7 +42,9 @@ def parse(config: Mapping[str, Any], beside: Mapping[str, Any] | None = None) ->
         raise ModelError("config.json has no model_type: sizes are not measured")
     family = FAMILIES.get(name) if isinstance(name, str) else None
     if family is None:
-        raise ModelError(f"config.json: model_type {name!r} is not known: sizes are not measured")
+        raise ModelError(
+            f"config.json: model_type {short(name)} is not known: sizes are not measured"
+        )
     keys = Config(text, own=text if nested is None else nested)
     stack = family.build(keys)
     hidden, vocabulary = keys.whole("hidden_size"), keys.whole("vocab_size")
@@ -84,7 +87,11 @@ def _length(keys: Config, text: Mapping[str, Any]) -> int:
     # One for each kind of layers, or one for all.
     for each in [part for part in rope.values() if isinstance(part, Mapping)] or [rope]:
         factor = each.get("factor")
-        unscaled = each.get("rope_type", each.get("type", "default")) not in _SCALED
-        if unscaled and isinstance(factor, (int, float)) and 0 < factor < float("inf"):
-            return int(longest * factor)
+        kind = each.get("rope_type", each.get("type", "default"))
+        if kind in _SCALED or factor is None:
+            continue
+        scaled = longest * factor if type(factor) in (int, float) else 0
+        if not isinstance(kind, str) or not 1 <= scaled < MOST:
+            raise ModelError(f"config.json: rope {short(kind)} by {short(factor)} is no length")
+        return int(scaled)
     return longest

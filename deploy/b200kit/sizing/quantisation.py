@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from b200kit.node.lib.readings import short
 from b200kit.sizing.dimensions import Formats, Layer, ModelError
 from b200kit.sizing.weight_blocks import BLOCKS
 
@@ -206,6 +207,8 @@ def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[La
     """The formats of a model of such *layers*; raises ModelError for one that is not known."""
     stated, plain = _section(config), _plain(text)
     if stated is None:
+        if text.get(_KEY) or config.get(_OLD_KEY):
+            raise ModelError(f"config.json: {_KEY} is no object")
         return Stated(plain)
     whole = _of_whole(stated)
     listed = [(name, _algorithm(algo)) for name, algo in _listed(stated)]
@@ -233,9 +236,11 @@ def _blocks(stated: Mapping[str, Any], rest: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for form, place in places:
         shape = place.get("weight_block_size") or place.get("block_structure")
-        size = shape[-1] if isinstance(shape, list) and shape else place.get("group_size")
-        if isinstance(size, int) or (form.startswith("int") and place is not stated):
-            found[form] = max(size, 1) if isinstance(size, int) else 1
+        size = shape[-1] if isinstance(shape, list) else shape or place.get("group_size")
+        if size is not None and (type(size) is not int or not (size > 0 or size == -1)):
+            raise ModelError(f"config.json: {short(size)} weights share no scale")
+        if size or (form.startswith("int") and place is not stated):
+            found[form] = max(size or 1, 1)
     if rest.startswith("int") and stated.get("quant_method") != "compressed-tensors":
         # vLLM halves the groups of cut experts until they are whole (moe_wna16.py).
         found[f"{rest}/routed"] = 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from b200kit.sizing import model_config
+from b200kit.sizing.dimensions import ModelError
 from tests.subtests import in_subtests
 from tests.unit.sizing.test_weight_blocks import DENSE
 
@@ -43,3 +46,15 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 )
 def test_longest_context(changes: dict[str, Any], longest: int) -> None:
     assert model_config.parse(DENSE | changes).max_length == longest
+
+
+@in_subtests(
+    "rope",
+    [
+        *({"type": "linear", "factor": by} for by in (1e308, 1e-300, 10**200, -2, True, "2", [2])),
+        {"type": ["linear"], "factor": 2},
+    ],
+)
+def test_length_that_no_context_has_is_refused(rope: dict[str, Any]) -> None:
+    with pytest.raises(ModelError):
+        model_config.parse(DENSE | {"rope_scaling": rope})

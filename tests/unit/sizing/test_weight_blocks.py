@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from b200kit.catalog import load
 from b200kit.inventory import defaults
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import memory, model_config, planner, weight_blocks
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from tests.messages import assert_message
@@ -106,6 +109,20 @@ def test_widths_that_a_format_leaves(
         plan = planner.decide(subject, B200, Requested(goal=goal))
         assert plan.shape.tp in able or plan.shape.ep
         assert not any(weight_blocks.refusal(dimensions, plan.shape))
+
+
+@in_subtests(
+    "quantised",
+    [
+        "fp8",
+        [FP8],
+        *(FP8 | {"weight_block_size": shape} for shape in ("128", [0, 0], [128, True], [128, -2])),
+        *({"quant_method": "awq", "bits": 4, "group_size": size} for size in (0, "128", True)),
+    ],
+)
+def test_format_of_no_form_is_refused(quantised: object) -> None:
+    with pytest.raises(ModelError):
+        model_config.parse(DENSE | {"quantization_config": quantised})
 
 
 def test_refusal_says_what_does_and_never_what_does_not() -> None:
