@@ -116,7 +116,7 @@ def require_sealed(
     *signatures*: their files, each with the node that signed. Raises OSError where the folder
     cannot be read, and ValueError, which names the file that is not as it was sealed.
     """
-    listed = (path / SUMS).read_bytes()
+    listed = documents.content(path / SUMS)
     for entry in path.rglob("*"):
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             raise ValueError(f"{entry.relative_to(path)}: it is no plain file")
@@ -129,7 +129,7 @@ def require_sealed(
         raise ValueError(f"{name}: {how}")
     keys = {}
     for name, node in signatures.items():
-        signature = (path / name).read_bytes()
+        signature = documents.content(path / name)
         if signature != _armoured(signature):
             raise ValueError(f"{name}: it is not as ssh-keygen writes it")
         keys[name] = signed_proof.signer(listed, signature, node, allowed(node), ACCEPTANCE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from b200kit.catalog import engines, hardware, settings, shipped, systems
 from b200kit.catalog.types import Catalogue, Model
-from b200kit.node.lib.documents import LARGE, Malformed, Object, decode
+from b200kit.node.lib.documents import LARGE, Malformed, Object, content, decode
 from b200kit.sizing import model_config, quantisation
 from b200kit.sizing.dimensions import Dimensions, ModelError
 
@@ -63,7 +63,7 @@ def _dimensions(path: Path) -> Dimensions:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        return decode(Object, path.read_bytes(), LARGE, path)
+        return decode(Object, content(path), LARGE, path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except Malformed as error:

@@ -64,8 +64,8 @@ def verify(
         # Whose proof it is would be what the proof itself says, signed by whatever key that is.
         raise click.UsageError("--name needs --node: which node is called so there?")
     try:
-        content = file.read_bytes()
-        signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()
+        content = documents.content(file)
+        signed = documents.content(signature or file.with_name(f"{file.name}.sig"))
         state = _read(file, content)
         proof = _verified(state, content, signed, node, name, known_hosts.expanduser(), store)
     except OSError as error:

@@ -34,7 +34,7 @@ def read(path: str) -> ObservedNode:
     bundle`, or what `--json` of check or judge printed. Raises OSError and ValueError.
     """
     stem = Path(path).name.partition(".")[0]
-    content = _content(path)
+    content = documents.content(path)
     if packed := _archived(path, content):
         return ObservedNode(stem, *packed)
     document = _document(path, content)
@@ -51,13 +51,7 @@ def read(path: str) -> ObservedNode:
 
 def document_of(path: str) -> Any:
     """A JSON file, packed by gzip or not. Raises OSError and ValueError."""
-    return _document(path, _content(path))
-
-
-def _content(path: str) -> bytes:
-    """All of a file, or of a pipe; one byte more than is read: a longer one is refused as it is."""
-    with open(path, "rb") as stream:
-        return stream.read(documents.LARGE + 1)
+    return _document(path, documents.content(path))
 
 
 def _document(path: str, content: bytes) -> Any:
@@ -95,7 +89,8 @@ def _archived(path: str, content: bytes) -> tuple[Any, Any] | None:
 def _member(tar: tarfile.TarFile, name: str) -> Any:
     """One document; nothing is unpacked to the disk."""
     entry = tar.getmember(f"{name}.json")
-    stream = tar.extractfile(entry)
+    # A link may lead to itself; a file with holes has as many bytes as its header says.
+    stream = tar.extractfile(entry) if entry.isreg() else None
     if stream is None:
         raise KeyError(f"{name}.json is no file of a bundle")
-    return documents.parse(stream.read(), _MOST_OBSERVED)
+    return documents.parse(stream.read(_MOST_OBSERVED + 1), _MOST_OBSERVED)

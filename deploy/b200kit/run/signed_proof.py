@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from b200kit.node.lib import documents
 from b200kit.node.lib.signature import NAMESPACE
 from b200kit.run import known_hosts
 
@@ -43,7 +44,8 @@ def pinned(file: Path, node: str, name: str | None = None, namespace: str = NAME
     Raises OSError and ValueError.
     """
     try:
-        keys = known_hosts.pinned(file.read_text("utf-8", "replace"), [name or node])
+        text = documents.content(file).decode("utf-8", "replace")
+        keys = known_hosts.pinned(text, [name or node])
         return signers(node, keys, namespace)
     except OSError as error:
         raise OSError(f"{file}: {error.strerror}; --known-hosts names the pinned keys") from None

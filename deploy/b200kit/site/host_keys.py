@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from b200kit.node.lib import documents
 from b200kit.run import known_hosts
 from b200kit.run.host_certificates import certified
 from b200kit.run.login import Login, keyscan
@@ -72,14 +73,14 @@ def _vouched(host: str, login: Login, sources: Sources) -> tuple[tuple[str, ...]
 
 def _text(file: Path) -> str:
     try:
-        return file.expanduser().read_text("utf-8", "replace")
+        return documents.content(file.expanduser()).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
 def _of_console(host: str, file: Path) -> tuple[tuple[str, ...], str]:
     try:
-        blocks = _BLOCK.findall(file.read_text("utf-8", "replace"))
+        blocks = _BLOCK.findall(documents.content(file).decode("utf-8", "replace"))
         # Of the last boot: an earlier one may be of an installation before.
         keys = known_hosts.keys_in(blocks[-1]) if blocks else ()
     except (OSError, ValueError) as error:

@@ -168,12 +168,15 @@ def test_an_archive_is_private_and_replaces_nothing(tmp_path: Path) -> None:
     assert target.read_bytes() == before
 
 
-def packed(name: str, text: bytes, headers: dict[str, str] | None = None) -> bytes:
-    """An archive with one file that packs small."""
+def packed(
+    name: str, text: bytes, headers: dict[str, str] | None = None, kind: bytes = tarfile.REGTYPE
+) -> bytes:
+    """An archive with one file that packs small; a link is one to itself."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         entry = tarfile.TarInfo(name)
         entry.size, entry.pax_headers = len(text), headers or {}
+        entry.type, entry.linkname = kind, name
         tar.addfile(entry, io.BytesIO(text))
     return made.getvalue()
 
@@ -185,6 +188,8 @@ def packed(name: str, text: bytes, headers: dict[str, str] | None = None) -> byt
         packed("state.json", b"{}", {"comment": "0" * 60_000_000}),
         packed("state.json", b"[" * 100_000),
         packed("other.json", b"{}"),
+        packed("state.json", b"", {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}),
+        packed("state.json", b"", kind=tarfile.SYMTYPE),
     ],
 )
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(

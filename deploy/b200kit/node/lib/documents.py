@@ -26,6 +26,7 @@ What another program prints, whose keys are its own matter, is an `Object`:
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -210,6 +211,21 @@ def read(path: Path, most: int = MOST_BYTES) -> Any:
         raise
     except OSError as error:
         raise Malformed(f"{path}: {error.strerror}") from error
+
+
+def content(path: str | Path, most: int = LARGE) -> bytes:
+    """All of a file that a person names, a link or a pipe, too.
+
+    Raises OSError, which names it, also where it is larger (EFBIG).
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    return raw
 
 
 def load(kind: type[T], path: Path) -> T:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from b200kit.inventory import openpgp
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import documents, durable_files
 from b200kit.node.lib.readings import is_digits
 from b200kit.supply.program import SupplyRefused, run
 
@@ -160,7 +160,7 @@ def signer(private: Path, wanted: str) -> Iterator[Signer]:
 def require(file: Path, signature: Path, key: Path) -> None:
     """Hold a signature against an armored public key; SupplyRefused unless it is by that."""
     try:
-        fingerprints = openpgp.fingerprints(key.read_text(errors="replace"))
+        fingerprints = openpgp.fingerprints(documents.content(key).decode(errors="replace"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise SupplyRefused(f"{key}: {why}") from None

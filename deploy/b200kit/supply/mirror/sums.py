@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import documents, timestamp
 from b200kit.node.weights.download import sha256
 from b200kit.supply.mirror import signature
 from b200kit.supply.program import SupplyRefused
@@ -66,7 +66,7 @@ def parse(raw: bytes) -> Sums:
     """The sums in *raw*; SupplyRefused for any other text, and for paths that climb out."""
     text = raw.decode("utf-8", "replace")
     head = _HEAD.match(text)
-    if not head or len(raw) > _MOST_BYTES:
+    if not head:
         raise SupplyRefused(f"{NAME} is not that of a mirror")
     files: dict[str, str] = {}
     for line in text[head.end() :].removesuffix("\n").split("\n"):
@@ -87,7 +87,7 @@ def parse(raw: bytes) -> Sums:
 
 def read(root: Path) -> Sums:
     """The sums of a directory, held to no signature; OSError, SupplyRefused."""
-    return parse((root / NAME).read_bytes())
+    return parse(documents.content(root / NAME, _MOST_BYTES))
 
 
 def trusted(root: Path, key: Path, after: Path | None = None) -> Sums:
