@@ -167,6 +167,9 @@ def test_proof_of_another_schema_or_none_is_told_apart(
     file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/1"})
     assert verify(folder, file) == 2
     assert "b200kit/proof/2" in capsys.readouterr().err
+    file = signed(folder, {**unstructure(proof_of()), "issued_at": "2026-02-30T00:00:00Z"})
+    assert verify(folder, file) == 2
+    assert "is no moment" in capsys.readouterr().err
     assert "no proof" in refusal(folder, signed(folder, None), capsys)
 
 
@@ -175,6 +178,17 @@ def test_what_cannot_be_read_is_no_refusal(folder: Path, gone: str) -> None:
     file = signed(folder, proof_of())
     (folder / gone).unlink()
     assert verify(folder, file) == 2
+
+
+def test_file_of_any_size_is_read_no_further_than_one_of_ours_is_long(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = signed(folder, proof_of())
+    for name in ("known_hosts", "agent.json.sig", "agent.json"):
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+        assert verify(folder, file) == 2
+        assert f"{folder / name}: File too large" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"node": "n01"}'])

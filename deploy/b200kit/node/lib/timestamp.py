@@ -6,9 +6,12 @@ They are read by one pattern: what `fromisoformat` takes differs from one Python
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
+from typing import TypeVar
 
+T = TypeVar("T")
 # datetime.UTC is newer than the Python of Ubuntu 22.04.
 UTC = timezone.utc
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
@@ -32,12 +35,12 @@ def text(moment: datetime) -> str:
 
 def parse(stamp: object) -> datetime:
     """The moment of such a text; ValueError for any other."""
-    return of(_figures(_MOMENT, stamp, "moment, as 2026-11-21T09:40:12Z"))
+    return _read(_MOMENT, of, stamp, "moment, as 2026-11-21T09:40:12Z")
 
 
 def day(text: object) -> date:
     """The day of such a text, "2026-11-21"; ValueError for any other."""
-    return date(*map(int, _figures(_DAY, text, "day, as 2026-11-21")))
+    return _read(_DAY, lambda figures: date(*map(int, figures)), text, "day, as 2026-11-21")
 
 
 def of(figures: Iterable[str]) -> datetime:
@@ -46,8 +49,11 @@ def of(figures: Iterable[str]) -> datetime:
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
-def _figures(pattern: re.Pattern[str], text: object, what: str) -> tuple[str, ...]:
+def _read(
+    pattern: re.Pattern[str], made: Callable[[Iterable[str]], T], text: object, what: str
+) -> T:
     found = pattern.fullmatch(text) if isinstance(text, str) else None
-    if not found:
-        raise ValueError(f"{text!r} is no {what}")
-    return found.groups()
+    with suppress(ValueError):  # of the 31 February, which names no figure
+        if found:
+            return made(found.groups())
+    raise ValueError(f"{text!r} is no {what}")

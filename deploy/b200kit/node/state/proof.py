@@ -191,6 +191,9 @@ class NodeProof:
     expired_s: Annotated[float, Range(0)]
     expired: Consequence | None = None
 
+    def __post_init__(self) -> None:
+        timestamp.parse(self.issued_at)
+
     @property
     def required(self) -> list[ProofEvidence]:
         """The evidence without which nothing is proven."""

@@ -37,12 +37,12 @@ def test_later_is_later() -> None:
     ],
 )
 def test_what_is_no_moment_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match=r"is no moment|out of range"):
+    with pytest.raises(ValueError, match="is no moment"):
         timestamp.parse(text)
 
 
 @in_subtests("text", [MOMENT, "20261121", "2026-W47-6", "2026-11-31", " 2026-11-21", None])
 def test_what_is_no_day_is_refused(text: object) -> None:
     assert timestamp.day("2026-11-21") == date(2026, 11, 21)
-    with pytest.raises(ValueError, match=r"is no day|out of range"):
+    with pytest.raises(ValueError, match="is no day"):
         timestamp.day(text)
