@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,8 @@ from b200kit.cli.command import Command, NewFolder, Refusal, require_writable, w
 from b200kit.cli.deploys import JUMP, PASSWORD, sudo_password
 from b200kit.cli.supply.model import pin
 from b200kit.inventory import openpgp
-from b200kit.inventory.keys.types import is_url
+from b200kit.inventory.keys.types import HTTP, is_url
+from b200kit.node.lib import url
 from b200kit.run import console, known_hosts, places
 from b200kit.run.login import jumps
 from b200kit.site import files, host_keys, look, plan, proposal
@@ -141,17 +141,18 @@ def _require_sound(
 ) -> None:  # fmt: skip
     """Refuse words that no inventory can hold, before anybody is asked anything."""
     try:
-        names = [plan.name_of(host) for host in hosts]
+        names = [plan.name_of(host).lower().rstrip(".") for host in hosts]
         jumps(jump or "none")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise click.UsageError(f"{twice} is named twice")
-    if source != plan.INTERNET and not is_url(source, "https?://[!-~]+"):
-        raise click.UsageError(f'--source is "internet" or the URL of a mirror, not {source}')
+    if source != plan.INTERNET and not is_url(source, HTTP):
+        said = '--source is "internet" or the URL of a mirror, without a user or a query'
+        raise click.UsageError(said)
     if endpoint is not None:
         try:
-            ipaddress.ip_address(endpoint)
+            url.address(endpoint)
         except ValueError:
             raise click.UsageError(f"--endpoint {endpoint} is no address") from None
 

@@ -14,7 +14,7 @@ import click
 from b200kit.catalog import load, model_name, recognised
 from b200kit.catalog import types as catalogue
 from b200kit.cli import report
-from b200kit.cli.command import JSON, Command, Refusal, completes
+from b200kit.cli.command import JSON, Command, Refusal, completes, words
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.node.lib.documents import unstructure
@@ -96,7 +96,7 @@ def _observed(_: click.Context, __: click.Parameter, word: str) -> dict[str, Any
         hardware = ", ".join(_hardware())
         raise click.BadParameter(f"{word} is no file, none of {hardware}, and no site") from None
     except (OSError, ValueError) as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(words(error)) from None
     if not isinstance(state, dict) or state.get("schema") != view.SCHEMA:
         raise click.BadParameter(f"{word} has no {view.SCHEMA}, as observe prints it")
     return plausible.plausible(state)

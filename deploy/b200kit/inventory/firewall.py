@@ -9,6 +9,7 @@ from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem, did_you_mean
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.nft_rules import ANY, Entry
+from b200kit.node.lib.url import network
 
 
 def problems(firewall: Firewall, gateway_bind: str, gateway_port: int) -> Iterator[Problem]:
@@ -46,13 +47,13 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
 def _wrong(source: str, names: Iterable[str]) -> str:
     """Why a text is no address or network; empty when it is one."""
     try:
-        ipaddress.ip_network(source)
+        network(source)
     except ValueError:
         pass
     else:
         return ""
     try:
-        whole = ipaddress.ip_network(source, strict=False)
+        whole = network(source, strict=False)
     except ValueError:
         hint = did_you_mean(source, names)
         return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
@@ -92,8 +93,8 @@ def _plain(source: str) -> str:
     """An address or network as nft lists it: a single address without its prefix."""
     if source == ANY:
         return ANY
-    network = ipaddress.ip_network(source)
-    return str(network if network.num_addresses > 1 else network.network_address)
+    found = ipaddress.ip_network(source)
+    return str(found if found.num_addresses > 1 else found.network_address)
 
 
 def opens(firewall: Firewall, port: int) -> bool:

@@ -7,6 +7,7 @@ which ends well.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,10 +115,18 @@ def at_one_address(hosts: Iterable[Host]) -> Iterator[str]:
     for host in hosts:
         if issubclass(host.connector_cls, OVER_SSH):
             login = of_data(host.name, host.data)
-            of.setdefault((login.host.lower(), login.port or 22, login.jump), []).append(host.name)
+            of.setdefault((_place(login.host), login.port or 22, login.jump), []).append(host.name)
     for (address, port, _), names in of.items():
         if len(names) > 1:
             yield f"{hostlist(names)} have one address, {address} port {port}"
+
+
+def _place(host: str) -> str:
+    """A name or an address in its one form."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower().rstrip(".")
 
 
 def problems(state: State, host: Host) -> Iterator[Problem]:

@@ -89,7 +89,8 @@ def test_machine_that_is_not_reached_over_ssh_is_no_node() -> None:
     ("nodes", "said"),
     [
         ([("n01", {"ssh_hostname": "h"}), ("n02", {"ssh_hostname": "H"})], "n[01-02]"),
-        (["n01", ("n02", {"ssh_hostname": "n01", "ssh_port": 22})], "n[01-02]"),
+        (["n01", ("n02", {"ssh_hostname": "n01.", "ssh_port": 22})], "n[01-02]"),
+        ([("n01", {"ssh_hostname": "::0:1"}), ("n02", {"ssh_hostname": "::1"})], "n[01-02]"),
         (["n01", ("n02", {"ssh_hostname": "n01", "ssh_port": 2222})], ""),
         # Behind other hosts it is another machine.
         ([(f"n{n}", {"ssh_hostname": "h", "ssh_proxy_jump": f"j{n}"}) for n in (1, 2)], ""),

@@ -121,14 +121,19 @@ def test_what_is_missing_or_wrong_is_refused_before_a_node_is_asked(
         ["n01"],
         ["n01", "--model", "llama-3.3-70b"],
         ["n01", "--model", "m", "--console", "n01"],
-        ["n01", "root@n01", "--model", "m"],
+        ["n01", "root@N01.", "--model", "m"],
         ["n01", "--model", "../m"],
         ["n01", "--source", "mirror.example", "--model", "m"],
         ["n01", "--source", "http://mirror..example:8080", "--model", "m"],
+        ["n01", "--source", "https://user:S3CRET@mirror.example", "--model", "m"],
+        ["n01", "--source", "http://mirror.example/?token=S3CRET", "--model", "m"],
         ["n01", "--endpoint", "everywhere", "--model", "m"],
+        ["n01", "--endpoint", "fe80::1%eth0", "--model", "m"],
     ):
         assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 64
-    assert_message(capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert "S3CRET" not in said
+    assert_message(said)
 
 
 def test_what_the_vendors_and_the_hub_have_is_brought(

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from b200kit.node.lib import timestamp
-from b200kit.node.lib.url import is_host_name, sound
+from b200kit.node.lib.url import address, is_host_name, network, sound
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def one_of(*choices: str) -> Any:
 
 
 def _address(text: str) -> str:
-    ipaddress.ip_address(text)
+    address(text)
     return text
 
 
@@ -77,7 +77,7 @@ def _host(text: str) -> str:
 
 
 def _network(text: str) -> str:
-    ipaddress.ip_network(text)
+    network(text)
     return text
 
 
@@ -169,7 +169,8 @@ class _OrNone:
 
 # No user and password: a URL lies readable in units, apt's sources and argument lists.
 _HTTP = r"https?://[^\s/?#@]+"
-_URL = rf"{_HTTP}(/[^\s?#]*)?|file://[^\s@]+"
+HTTP = rf"{_HTTP}(/[^\s?#]*)?"
+_URL = rf"{HTTP}|file://[^\s@]+"
 _URL_EXPECTED = "an http(s):// or file:// URL without a user or a query in it"
 
 HTTPS = (r"https://[^\s/?#@]+([/?#][!-~]*)?", "an https:// URL without a user in it")
@@ -180,7 +181,7 @@ Text = Annotated[str, matching(_TEXT, "a non-empty string")]
 TextOrEmpty = Annotated[str, matching(f"{_TEXT}|", '"" or a non-empty string')]
 BaseUrl = Annotated[
     str,
-    matching(_HTTP + r"(/[^\s?#]*)?", "an http(s):// URL without a user in it"),
+    matching(HTTP, "an http(s):// URL without a user in it"),
     AfterValidator(url),
 ]
 Url = Annotated[str, matching(_URL, _URL_EXPECTED), AfterValidator(url)]

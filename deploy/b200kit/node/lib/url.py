@@ -19,12 +19,25 @@ def sound(text: str) -> str:
     host, bracket, after = place.rpartition("]")
     name, colon, port = after.partition(":")
     if bracket:
-        ipaddress.IPv6Address(host.removeprefix("["))
+        address(host.removeprefix("["))
     if bool(bracket) is bool(name) or not (bracket or is_host_name(name)):
         raise ValueError
     if colon and not (is_digits(port) and 1 <= int(port) <= 65535):
         raise ValueError
     return text
+
+
+def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address; ValueError for one with a zone, too, whose text may be any."""
+    if "%" in text:
+        raise ValueError
+    return ipaddress.ip_address(text)
+
+
+def network(text: str, strict: bool = True) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """The network, likewise; not *strict*: of an address in it."""
+    address(text.partition("/")[0])
+    return ipaddress.ip_network(text, strict)
 
 
 def is_host_name(text: str) -> bool:
