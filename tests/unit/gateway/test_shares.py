@@ -145,7 +145,7 @@ def test_node_that_says_more_than_a_share_is_not_heard(fleet: Fleet) -> None:
     assert fleet.weights()["n1"] == 100
     # HAProxy would bring back what somebody drained.
     haproxy.set_state("n1", "drain", fleet.proxy.socket, fleet.proxy.kept, "nodes")
-    for words in ("ready\n", "up ready 100"):
+    for words in ("ready\n", "up ready 100", "100% ready\n"):
         fleet.hear("n1", words)
         assert fleet.served_by() == {"n0", "n2"}
     haproxy.set_state("n1", "ready", fleet.proxy.socket, fleet.proxy.kept, "nodes")

@@ -18,7 +18,7 @@ from b200kit.node.state.event import Event
 from b200kit.node.status import hook
 from b200kit.node.status.hook import TRIES, Hook, HookPlan
 
-NOW = Moment("boot-a", 5000.0)
+NOW, EARLIER = Moment("boot-a", 5000.0), Moment("boot-a", 4000.0)
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Told:
         self.heard.append(event.summary)
         return None
 
-    def write(self, *abouts: str, first: int = 1, boot_s: float = 4000.0) -> None:
+    def write(self, *abouts: str, first: int = 1, at: Moment = EARLIER) -> None:
         """The agent's file with some events."""
         events = [
-            Event("fault.over", about).stamped(n, "then", "n01", Moment("boot-a", boot_s))
+            Event("fault.over", about).stamped(n, "then", "n01", at)
             for n, about in enumerate(abouts, first)
         ]
         last = first + len(abouts) - 1
@@ -97,9 +97,13 @@ def test_a_day_is_counted_by_the_clock_of_the_boot(
 ) -> None:
     site.write("x")
     site.follow()
-    site.write("x", "old", boot_s=NOW.seconds - hook.OLDEST_S - 1)
+    site.write("x", "old", at=Moment(NOW.boot_id, NOW.seconds - hook.OLDEST_S - 1))
     site.follow()
     assert site.heard == []
+    # Of how long ago a boot before was, its clock says nothing.
+    site.write("x", "old", "before", at=Moment("boot-0", NOW.seconds - hook.OLDEST_S - 1))
+    site.follow()
+    assert site.heard == ["before"]
     assert "is dropped: it is a day old" in capsys.readouterr().err
 
 
@@ -188,7 +192,7 @@ def test_one_that_fails_hangs_or_floods_is_told_off(
 def test_what_it_started_ends_with_it(
     command: Callable[..., str | None], tmp_path: Path, starts: str
 ) -> None:
-    with subprocess.Popen(["/bin/sleep", "600"]) as another:
+    with subprocess.Popen(["/bin/sleep", "60"]) as another:
         before = hook._children()
         assert command(f"{starts} echo $$ > $HERE/pid; exit 0") is None
         assert hook._children() == before

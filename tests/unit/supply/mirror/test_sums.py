@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from b200kit import cli
 from b200kit.supply.mirror import signature, sums
 from b200kit.supply.mirror.sums import Sums
 from b200kit.supply.program import SupplyRefused
@@ -98,6 +99,8 @@ def test_older_mirror_is_refused_where_a_newer_one_is(
     trust(root, monkeypatch, root)
     with pytest.raises(SupplyRefused, match="is newer"):
         trust(older, monkeypatch, root)
+    verify = ["mirror", "verify", "--public-key", str(root / sums.NAME), str(older)]
+    assert [cli.main([*verify, "--after", str(one)]) for one in (older, root)] == [0, 1]
 
 
 def test_fresh_is_with_more_than_a_third_of_its_time() -> None:
