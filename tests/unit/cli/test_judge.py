@@ -149,11 +149,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["", "json"])
-def test_what_cannot_be_judged_is_refused(name: str, options: list[str], tmp_path: Path) -> None:
+def test_what_cannot_be_judged_is_refused(
+    name: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(UNREADABLE[name])
     # A wrong file is refused; what is a document and no state is judged, and not measured.
     assert main([str(path), *options]) == (64 if name in REFUSED else 2)
+    assert (str(path) in capsys.readouterr().err) is (name in REFUSED)
 
 
 def test_a_text_that_no_terminal_can_show_is_cleaned(

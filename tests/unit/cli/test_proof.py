@@ -167,9 +167,13 @@ def test_proof_of_another_schema_or_none_is_told_apart(
     file = signed(folder, {**unstructure(proof_of()), "schema": "b200kit/proof/1"})
     assert verify(folder, file) == 2
     assert "b200kit/proof/2" in capsys.readouterr().err
-    file = signed(folder, {**unstructure(proof_of()), "issued_at": "2026-02-30T00:00:00Z"})
-    assert verify(folder, file) == 2
-    assert "is no moment" in capsys.readouterr().err
+    sound = unstructure(proof_of())
+    for key, wrong in (
+        ("issued_at", "2026-02-30T00:00:00Z"),
+        *(("evidence", [{**sound["evidence"][0], "ttl_s": ttl}]) for ttl in (-1, 5e9)),
+    ):
+        assert verify(folder, signed(folder, {**sound, key: wrong})) == 2
+        assert ": proof." in capsys.readouterr().err
     assert "no proof" in refusal(folder, signed(folder, None), capsys)
 
 

@@ -51,7 +51,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
                 self.wfile.write(b"NO HTTP, Bearer a-key\r\n\r\n")
                 return
             self.send_response(found.status)
-            self.send_header("Location", "https://elsewhere/")
+            self.send_header("Location", f"https://localhost:{found.port}/elsewhere")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            found.got.append((self.headers.get("Authorization"), b""))
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:

@@ -129,6 +129,7 @@ def run(plan: HookPlan, event: Event) -> str | None:
     """Tell the command; why that failed, or None. Its own end decides. What it says on stderr is
     in the journal; all that it started ends with it.
     """
+    adopt_orphans()
     line = json.dumps(unstructure(event)).encode() + b"\n"
     name, others = plan.command[0], {*_children()}
     # No pipe: what it started may keep one open.
@@ -196,6 +197,5 @@ def main(args: list[str]) -> int:
         return 2
     files: Sequence[Path] = (CONFIG, program.LOCATION)
     known = [identity(path) for path in files]
-    adopt_orphans()
     Hook(lambda event: run(plan, event)).follow(lambda: [identity(path) for path in files] == known)
     return 0

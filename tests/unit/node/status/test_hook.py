@@ -150,7 +150,6 @@ EVENT = Event("fault.over", "GPU 3 is well").stamped(7, "then", "n01", NOW)
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Callable[..., str | None]]:
     """Tell a shell script of an event; its folder is $HERE."""
-    hook.adopt_orphans()
 
     def told(script: str, deadline_s: float = 30.0) -> str | None:
         words = ("/bin/sh", "-c", f"HERE={shlex.quote(str(tmp_path))}; {script}")

@@ -117,9 +117,16 @@ def flip(path: Path) -> None:
 
 
 def link(path: Path) -> None:
-    """The same bytes, elsewhere."""
-    path.rename(path.with_name("elsewhere"))
+    """Other bytes, elsewhere."""
+    path.with_name("elsewhere").write_bytes(b"other")
+    path.unlink()
     path.symlink_to(path.with_name("elsewhere"))
+
+
+def test_sums_are_no_link(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link(root / sums.NAME)
+    with pytest.raises(SupplyRefused, match="is not there"):
+        trust(root, monkeypatch)
 
 
 @in_subtests(
