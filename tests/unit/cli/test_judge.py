@@ -43,6 +43,17 @@ def test_unfit_node_names_fault_action_and_part(
     assert any(line.startswith("  > GPU2   NV0!") for line in lines)
 
 
+def test_long_name_is_cut_before_the_verdict_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"{'n' * 120}.json"
+    path.write_bytes(Path(states.file("gpu2-no-nvlink", tmp_path)).read_bytes())
+    assert main([str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "UNFIT  " in out.splitlines()[0]
+    assert "-> reset" in out
+
+
 def test_each_example_is_listed_with_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list"]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -71,7 +71,11 @@ class Lines:
     def head(self, name: str, outcome: Outcome, text: str = "", end: str = "") -> None:
         """The first line of a node: its name, its outcome in colour, and what is to be said."""
         label = shorten(outcome.label, _MOST_OF_LABEL)
-        pieces = (f"{name}  ", (label, outcome.tone), " " * (7 - len(label)) + "  ")
+        pieces = (
+            f"{shorten(name, self.names)}  ",
+            (label, outcome.tone),
+            " " * (7 - len(label)) + "  ",
+        )
         self.hang(*pieces, text=text, end=end) if text else self.line(*pieces[:2])
 
     def fact(self, label: str, text: str, end: str = "") -> None:

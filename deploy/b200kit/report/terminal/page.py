@@ -126,7 +126,7 @@ def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -
 
     Where the GPUs' connections are at fault, or were not all read, their matrix follows.
     """
-    verdict, outcome, indent = verdict_of(host), outcome_of(host), len(name) + 2
+    verdict, outcome, indent = verdict_of(host), outcome_of(host), min(len(name), page.names) + 2
     passed = [f for f in verdict.findings if f.status is Status.PASS]
     if is_good(host):
         notes = [f.summary for f in passed if f.action is Action.MONITOR]
@@ -163,7 +163,7 @@ def check_lines(page: Lines, name: str, host: object, *, matrix: bool = False) -
 
 def _first(page: Lines, name: str, host: object) -> None:
     """What is wrong, below it what to do, who serves, and then all that was found."""
-    first, indent = first_of(host), min(len(name) + 2, page.names)
+    first, indent = first_of(host), min(len(name), page.names) + 2
     page.head(name, outcome_of(host), first.cause)
     page.action(indent + _LABEL, first.action)
     page.hang(f"{' ' * indent}{'serving':<{_LABEL}}", text=first.serving)
@@ -176,7 +176,7 @@ def _findings(page: Lines, host: object, indent: int, above: Finding | None = No
     *above* is the finding that stands above already, with its action.
     """
     for group in groups_of(verdict_of(host)):
-        _group(page, group, min(indent, page.names), above)
+        _group(page, group, indent, above)
 
 
 def _group(page: Lines, group: list[Similar], indent: int, above: Finding | None) -> None:
