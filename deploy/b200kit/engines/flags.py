@@ -58,6 +58,8 @@ class FlagRange:
 
     def has(self, value: object) -> bool:
         """Whether a number is one of them; anything but a number is for others to judge."""
+        if isinstance(value, bool):
+            return False
         try:
             number = float(value) if isinstance(value, (int, float, str)) else 1.0
         except ValueError:

@@ -51,6 +51,7 @@ FLAGS = {
     "no number of a share": {"gpu-memory-utilization": "nan"},
     "drafts below zero": {"speculative-config": '{"method": "mtp", "num_speculative_tokens": -3}'},
     "drafts below zero, by their part": {"speculative-config.num_speculative_tokens": -3},
+    "drafts by true": {"speculative-config": '{"method": "mtp", "num_speculative_tokens": true}'},
     "a window of nothing": {"eplb-config": '{"window_size": 0}'},
     "an interval of nothing": {"stream-interval": "0"},
     "switched off by name": {"no-enable-prefix-caching": True},

@@ -187,6 +187,7 @@ ENGINE = data()["engine"]
         ("engine", ENGINE | {"environment": {"1ST": "1"}}),
         ("engine", ENGINE | {"environment": {"NAME": "a\0b"}}),
         ("engine", ENGINE | {"flags": {"speculative-config": "[]"}}),
+        ("engine", ENGINE | {"flags": {"revision": "\ud800"}}),
         ("firewall", {"networks": {"monitoring": []}}),
         ("numa_policy", "interleave"),
         ("gateway_bind", "face"),
@@ -222,6 +223,12 @@ def test_wrong_types_and_values_are_refused_under_their_key(key: str, value: obj
 def test_refusal_does_not_repeat_what_may_be_a_secret(key: str, value: object) -> None:
     assert described(**{key: value})
     assert not [line for line in described(**{key: value}) if "S3CRET" in line]
+
+
+def test_number_that_is_too_long_to_print_is_refused() -> None:
+    endless = 10**5000
+    assert list(problems(replicas=endless)) == ["replicas"]
+    assert list(problems(engine=ENGINE | {"flags": {"seed": endless}})) == ["engine.flags.seed"]
 
 
 @in_subtests("name", ["t1.example", "10.0.0.1", "fd00::1", "ntp_1"])

@@ -125,9 +125,9 @@ def _date(text: str) -> str:
 
 
 def _scalar(raw: object) -> object:
-    if not isinstance(raw, str | int | float | bool):
+    if not isinstance(raw, str | int | float | bool) or (type(raw) is int and abs(raw) >= 1 << 64):
         raise ValueError
-    return raw
+    return raw.encode().decode() if isinstance(raw, str) else raw  # no lone surrogate
 
 
 def _as_tuple(raw: object) -> object:
