@@ -6,6 +6,7 @@ import ctypes
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,7 +153,7 @@ def command(tmp_path: Path) -> Iterator[Callable[..., str | None]]:
     """Tell a shell script of an event; its folder is $HERE."""
 
     def told(script: str, deadline_s: float = 30.0) -> str | None:
-        words = ("/bin/sh", "-c", f"HERE={shlex.quote(str(tmp_path))}; {script}")
+        words = ("/bin/sh", "-c", f"export HERE={shlex.quote(str(tmp_path))}; {script}")
         return hook.run(HookPlan(words, deadline_s), EVENT)
 
     yield told
@@ -184,6 +185,16 @@ def test_one_that_fails_hangs_or_floods_is_told_off(
     assert problem in said if problem and said else said is problem
 
 
+def living(folder: Path) -> list[str]:
+    """The processes that have a folder in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(folder).encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+    return found
+
+
 @pytest.mark.parametrize(
     "starts",
     ["sleep 600 &", "setsid sleep 600 &", "(setsid sh -c 'sleep 600 & sleep 600' &);"],
@@ -193,11 +204,11 @@ def test_what_it_started_ends_with_it(
 ) -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as another:
         before = hook._children()
-        assert command(f"{starts} echo $$ > $HERE/pid; exit 0") is None
+        assert command(f"{starts} exit 0") is None
         assert hook._children() == before
         assert another.poll() is None
         another.kill()
-    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert not living(tmp_path)
 
 
 def test_a_program_that_is_not_there_is_a_line() -> None:
