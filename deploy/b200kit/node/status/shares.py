@@ -37,9 +37,14 @@ def keep(percent: int) -> None:
 
 
 def given() -> int:
-    """What the node was given; the whole where nothing was written down."""
-    found = documents.remembered(GivenShare, GIVEN)
-    return found.percent if found else WHOLE
+    """What the node was given; the whole where nothing was written down, 0 where it is damaged."""
+    try:
+        return documents.load(GivenShare, GIVEN).percent
+    except FileNotFoundError:
+        return WHOLE
+    except documents.Malformed as error:
+        print(f"share: {error}; 0 %", file=sys.stderr)
+        return 0
 
 
 def now() -> int:

@@ -99,6 +99,8 @@ def test_what_was_given_is_kept_until_it_is_the_whole(file: Path) -> None:
         assert shares.main(["set", percent]) == 0
         assert shares.now() == int(percent)
     assert [path.name for path in file.parent.iterdir()] == ["agent.json"]
+    shares.GIVEN.write_text('{"percent": 5')
+    assert shares.now() == 0
 
 
 @pytest.mark.parametrize("words", [[], ["set"], ["set", "0"], ["set", "101"], ["set", "-1"]])
