@@ -26,7 +26,7 @@ from b200kit.reprovision.actions import evidence
 from b200kit.store import database
 from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
-from tests.e2e.tools import streams
+from tests.e2e.tools import agent_file, streams
 from tests.lab.lab import bmc_up
 
 GOOD, BAD = "b200-1", "b200-2"
@@ -152,10 +152,15 @@ def served(boot: Boot, live: Live, tmp_path_factory: pytest.TempPathFactory) -> 
         yield outcome
 
 
-def reprovisioned(scenario: str) -> Reprovisioned:
-    """The fault, and one run over both nodes, under load."""
+def reprovisioned(scenario: str, confirmed: bool = False) -> Reprovisioned:
+    """The fault, and one run over both nodes, under load.
+
+    *confirmed*: the agent has taken the replicas out by then, as where a person comes later.
+    """
     load = Load(scenario)
     lab.inject(BAD, scenario)
+    if confirmed:
+        agent_file.look(BAD, 3)
     run = deploy("reprovision.py", *words())
     load.wait_for_more()
     return Reprovisioned(run, load.end())
@@ -165,7 +170,7 @@ def reprovisioned(scenario: str) -> Reprovisioned:
 def test_fault_is_mended_by_its_level_and_no_stream_fails(
     served: Outcome, scenario: str, level: str
 ) -> None:
-    found = reprovisioned(scenario)
+    found = reprovisioned(scenario, confirmed=level in ("restart-services", "reset-gpus"))
     assert found.run.code == 0, found.run.said[-6000:]
     assert found.run.outcome(BAD) == "live"
     assert found.run.outcome(GOOD) == "fit"

@@ -34,6 +34,7 @@ from tests.lab import standin
 from tests.lab.inventory import nodes
 from tests.lab.own_network import join, outside
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
+from tests.lab.shell import ensure_host_packages
 from tests.lab.supply.engine import PACKAGE, STAND_IN
 from tests.lab.supply.mirror_process import stop_mirror
 from tests.lab.supply.wheelfile import write_wheel
@@ -436,6 +437,8 @@ def test_next_mirror_carries_the_upgrade_and_the_one_before_is_refused(
     assert (older.code, "is newer" in older.err) == (1, True), older.said
     newer = site.world.b200(*verify, site.carried, site.built)
     assert newer.code == 0, newer.said
+    with outside():
+        ensure_host_packages(print, {"rsync": "rsync"}, {})
     carry = ["rsync", "-a", "--delete-delay", "--delay-updates", "--itemize-changes"]
     sent = subprocess.run(
         [*carry, f"{site.built}/", f"{site.carried}/"], check=True, capture_output=True, text=True

@@ -165,7 +165,7 @@ def test_a_confirmed_fault_of_what_serves_ends_it_and_its_mend_renews_it(serving
     lab.inject(NODE, "mixed-vbios")
     try:
         ended = until(lambda: is_standing("expired"))
-        assert worth(NODE).why.startswith("look: fail: ")
+        assert worth(NODE).why.startswith("health: fail: ")
     finally:
         lab.inject(NODE, "healthy")
     back = until(lambda: is_standing("valid"))

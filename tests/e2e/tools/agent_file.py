@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import tests.lab as lab
 from b200kit.node.lib.documents import structure
 from b200kit.node.state import agent
 from b200kit.node.state.agent import AgentState
@@ -37,7 +38,8 @@ def worth(name: str) -> ProofValidity:
 def look(name: str, times: int = 1) -> None:
     """Look now, so often: as a fault is confirmed by."""
     for _ in range(times):
-        on(name, f"python3 -I {PROGRAM} look")
+        done = lab.run(name, ["python3", "-I", PROGRAM, "health-check"])
+        assert done.returncode == 0, done.stderr
 
 
 def has_done(name: str, replica: int, what: str) -> str:

@@ -13,6 +13,7 @@ import json
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from b200kit.node.client import client_health, engine_metrics
@@ -32,15 +33,36 @@ from b200kit.node.latency import gateway_counters
 from b200kit.node.latency.document import SmokeRun
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.latency.load_run import UNCOUNTED, Volley
-from b200kit.node.lib import timestamp
+from b200kit.node.lib import boot_clock, documents, timestamp
 from b200kit.node.lib.documents import unstructure
 from b200kit.node.serving import processes
+from b200kit.node.state import agent
+from b200kit.node.state.agent import AgentState
 from b200kit.node.state.serving import SmokePlan
 from b200kit.node.state.view import Unmeasured
 
 NO_LOAD = "no load was sent"
 _UNSENT = Unmeasured(NO_LOAD)
 GATEWAY = "gateway"
+_HELD_S, _AGAIN_S = 60.0, 0.2
+
+
+def is_held() -> bool:
+    """Whether the agent keeps a replica out of rotation that it may put back."""
+    known = documents.remembered(AgentState, Path(agent.PATH))
+    if known is None or known.boot_id != boot_clock.now().boot_id:
+        return False
+    return any((one.held or one.out) and not one.given_up for one in known.watchdog.values())
+
+
+async def put_back(held: Callable[[], bool] = is_held, within_s: float = _HELD_S) -> None:
+    """Return when no replica is held, or after so many seconds.
+
+    What the agent took out for a fault is out until a health check after the repair has passed.
+    """
+    end = time.monotonic() + within_s
+    while held() and time.monotonic() < end:
+        await asyncio.sleep(_AGAIN_S)
 
 
 @dataclasses.dataclass
@@ -97,6 +119,7 @@ class SmokeTest:
     async def run(self) -> None:
         """Correctness and answers, then the load while the GPUs are watched; stops where wrong."""
         gateway = dataclasses.replace(self.serving.endpoint(self.serving.gateway), tally=self.tally)
+        await put_back()
         # NVML takes its time to begin: meanwhile the correctness check.
         with GpuWatch() as gpus:
             self.correctness = await check(

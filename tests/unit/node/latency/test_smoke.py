@@ -25,11 +25,15 @@ from b200kit.node.client.smoke_result import SmokeResult, TokenCounts
 from b200kit.node.latency import gateway_counters, gpu_watch, load_run
 from b200kit.node.latency import smoke as measure
 from b200kit.node.latency.load_run import Volley
-from b200kit.node.lib.documents import decode
+from b200kit.node.lib import boot_clock
+from b200kit.node.lib.documents import decode, to_bytes
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving import processes
 from b200kit.node.serving.gateway.haproxy import UNIT
+from b200kit.node.state import agent
+from b200kit.node.state.agent import AgentState
 from b200kit.node.state.view import Unmeasured
+from b200kit.node.state.watchdog import ReplicaState
 from b200kit.tuning.run import OF_A_CELL
 from tests.lab.standin.knobs import Knobs
 from tests.messages import assert_message
@@ -281,6 +285,29 @@ def test_answers_are_read_of_each_replica_and_not_where_the_inventory_says_so(
     _, found = answered(tmp_path, capsys, "", "garbled", golden_tokens=0)
     assert found.verdict == "pass"
     assert_message(found.golden.reason)
+
+
+def test_it_begins_once_the_agent_has_put_back_what_it_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "PATH", str(tmp_path / "agent.json"))
+    here = boot_clock.now().boot_id
+
+    def known(of: ReplicaState, boot_id: str = here) -> bool:
+        of_replicas = {"0": ReplicaState(), "1": of}
+        state = AgentState("n01", "1", boot_id, 9.0, "", {}, 60.0, watchdog=of_replicas)
+        Path(agent.PATH).write_bytes(to_bytes(state))
+        return measure.is_held()
+
+    assert not measure.is_held()
+    assert known(ReplicaState(held="GPU 4 has no NVLink"))
+    assert known(ReplicaState(out=True))
+    assert not known(ReplicaState(out=True, given_up=True))
+    assert not known(ReplicaState(out=True), "the one before")
+    answers = iter([True, True, False])
+    asyncio.run(measure.put_back(lambda: next(answers)))
+    assert list(answers) == []
+    asyncio.run(measure.put_back(lambda: True, 0.1))
 
 
 @pytest.mark.parametrize(
