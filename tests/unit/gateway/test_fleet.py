@@ -141,6 +141,11 @@ def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobod
             haproxy.set_state("n0", "ready", proxy.socket, proxy.kept, "nodes")
             # The last replica of the other node goes: its own gateway says so.
             haproxy.set_state("vllm0", "drain", two.socket, two.kept)
+            # Nobody meets it before that is seen.
+            answers = [ask_fleet(proxy, port, "/v1/models", "node-key") for _ in range(6)]
+            assert {(code, head.get("x-served-by")) for code, head, _ in answers} == {
+                (200, "first")
+            }
             until(lambda: haproxy.servers(proxy.socket, "nodes")[1].status == "DOWN")
             assert ask_fleet(proxy, port, "/health", None)[0] == 200
             assert ask_fleet(proxy, port, "/v1/models", "node-key")[1]["x-served-by"] == "first"
