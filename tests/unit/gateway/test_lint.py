@@ -11,8 +11,10 @@ import re
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.serving.gateway import haproxy_config
 
-# Only what no server can have begun: it was never sent, or refused for its key.
-_SAFE_RETRIES = {"conn-failure", "401"}
+# Only what no server can have begun: it was never sent, or refused for its key, or by a server that
+# is full or has no replica: 503 is for that (vLLM 0.33.0, vllm/exceptions.py: a balancer is to try
+# another). An engine that a request ended answers 500, or nothing.
+_SAFE_RETRIES = {"conn-failure", "401", "503"}
 _NEEDED = {
     "option http-no-delay": "chunks of a stream are merged: TTFT 194 ms instead of 22",
     "option http-buffer-request": (
@@ -40,7 +42,7 @@ _FORBIDDEN = {
         "neither starts nor reloads"
     ),
     "option forceclose": "streams are cut",
-    "retry-on .*(empty-response|response-timeout|all-retryable-errors|5[0-9][0-9]).*": (
+    "retry-on .*(empty-response|response-timeout|all-retryable-errors|50[0-24-9]).*": (
         "a request that ends its server is sent to the next one"
     ),
 }
