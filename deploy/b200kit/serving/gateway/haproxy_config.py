@@ -101,6 +101,8 @@ class GatewayEndpoint:
     router: Router | None = None
     # So many of the servers are asked whatever they say of their share.
     floor: int = 0
+    # 503 by one of the servers means that another may have the request.
+    refuses_by_503: bool = False
 
     @property
     def address(self) -> str:
