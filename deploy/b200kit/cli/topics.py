@@ -241,7 +241,7 @@ def _of_outcome(label: str) -> Iterator[Fact]:
 
 _OF_REPLICAS = {
     watchdog.REFUSED: "a replica's unit: a variable that is unsafe in production; its log names it",
-    engine_probe.FAILED: "a replica's unit: the probe failed; its log says what the engine lacks",
+    engine_probe.FAILED: "a replica's unit: the probe failed; its log names what is missing",
 }
 
 

@@ -123,5 +123,5 @@ _TELLING = re.compile(r"://\S*[@?#]")
 def show(raw: object) -> str:
     """A wrong value: its type, and itself where that helps; a long or structured one does not."""
     plain = isinstance(raw, str | float) or (isinstance(raw, int) and abs(raw) < 1 << 64)
-    told = plain and not _TELLING.search(str(raw))
-    return f"{type(raw).__name__} {raw!r}" if told else type(raw).__name__
+    is_shown = plain and not _TELLING.search(str(raw))
+    return f"{type(raw).__name__} {raw!r}" if is_shown else type(raw).__name__
